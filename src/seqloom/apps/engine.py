@@ -104,13 +104,13 @@ class EngineTranslator:
                     watch.cut(line, count)
         # CTranslate2 refuses a sentence of no tokens; it is left out here.
         by_part = zip(parts, part_constraints(parts, request.line_constraints(len(lines))), strict=True)
-        asked = [(part, given) for part, given in by_part if len(part.ids) > 1]
-        if any(given and replace(given, prefix="") for _, given in asked):
+        wanted = [(part, given) for part, given in by_part if len(part.ids) > 1]
+        if any(given and replace(given, prefix="") for _, given in wanted):
             raise UsageError("forced and forbidden words and stops are not supported with CTranslate2; use no engine")
-        prefixes = [self.tokenizers.target.encode(given.prefix) if given else [] for _, given in asked]
-        found = self.engine.translate_ids([part.ids for part, _ in asked], settings, prefixes=prefixes)
+        prefixes = [self.tokenizers.target.encode(given.prefix) if given else [] for _, given in wanted]
+        found = self.engine.translate_ids([part.ids for part, _ in wanted], settings, prefixes=prefixes)
         by_line: dict[int, list[tuple[Part, list[Found]]]] = {}
-        for (part, _), some in zip(asked, found, strict=True):
+        for (part, _), some in zip(wanted, found, strict=True):
             by_line.setdefault(part.line, []).append((part, some))
         progress(len(lines))
         return [self._translations(by_line.get(number, [])) for number in range(len(lines))]

@@ -364,7 +364,7 @@ class LanguageModel:
         one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
         with torch.inference_mode():
             (found,) = decode(stepper, Source(one, one[0]), SearchConfig(**given), keys=[0], show=self.tokenizer.decode)
-        return [self._written(prompt, ids[-1], hypothesis) for hypothesis in found]
+        return [self._generated(prompt, ids[-1], hypothesis) for hypothesis in found]
 
     def unknown_in(self, text: str) -> tuple[int, int]:
         """The number of unknown tokens in a text, and of all tokens."""
@@ -376,7 +376,7 @@ class LanguageModel:
         steppers = [reader.stepper() for reader in self._readers]
         return steppers[0] if len(steppers) == 1 else Ensemble(steppers, self.weights, mode="mean")
 
-    def _written(self, prompt: str, begun: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
+    def _generated(self, prompt: str, prompt_ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
         lines: list[list[int]] = [[]]
         for symbol in hypothesis.symbols:
             if symbol == END:
@@ -385,7 +385,7 @@ class LanguageModel:
                 lines[-1].append(symbol)
         first, *others = lines
         # How a piece joins depends on those before it, so the whole line is decoded and the prompt taken off.
-        known, whole = self.tokenizer.decode(begun), self.tokenizer.decode([*begun, *first])
+        known, whole = self.tokenizer.decode(prompt_ids), self.tokenizer.decode([*prompt_ids, *first])
         rest = whole[len(known) :] if whole.startswith(known) else whole
         if prompt[-1:].isspace():
             rest = rest.lstrip(" ")

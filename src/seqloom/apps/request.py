@@ -143,8 +143,12 @@ def constraint_of(given: ConstraintSet | None, tokenizer: Tokenizer) -> Constrai
     if given.forbidden:
         parts.append(_forbidden_text(given.forbidden, tokenizer))
     if given.stops:
-        written = [form for stop in given.stops for form in (stop, _as_written(stop, tokenizer))]
-        parts.append(StopText(tokenizer.decode, tuple(dict.fromkeys(written))))
+        forms: dict[str, None] = {}
+        for stop in given.stops:
+            # As the model writes it; spaces at its ends, which mean that a word ends there, stay.
+            normal, left, right = tokenizer.normaliser(stop), stop[:1].isspace(), stop[-1:].isspace()
+            forms |= dict.fromkeys((stop, f"{' ' * left}{normal}{' ' * right}" if normal else stop))
+        parts.append(StopText(tokenizer.decode, tuple(forms)))
     return All(tuple(parts))
 
 
@@ -159,7 +163,7 @@ def required_symbols(given: ConstraintSet | None, tokenizer: Tokenizer) -> set[i
 
 @lru_cache(maxsize=8)
 def _letters(tokenizer: Tokenizer) -> frozenset[int]:
-    """The pieces of one character that continue a word, so that one which has begun can become another."""
+    """The pieces of one character that continue a word, so that a word can still become another."""
     if tokenizer.kind == "word":
         return frozenset()
     sorts = {number: sort_of(piece) for number in range(tokenizer.size) if len(piece := tokenizer.piece(number)) == 1}
@@ -172,10 +176,3 @@ def _forbidden_text(phrases: tuple[str, ...], tokenizer: Tokenizer) -> Forbidden
     if any(is_blank(phrase) for phrase in phrases):
         raise UsageError(f"a forbidden phrase is blank: {phrases}; leave it out")
     return ForbiddenText(unwritten(tokenizer, phrases), phrases, tokenizer.size, END)
-
-
-def _as_written(text: str, tokenizer: Tokenizer) -> str:
-    """A text as the model writes it; spaces at its ends, which mean that a word ends there, stay."""
-    normal = tokenizer.normaliser(text)
-    left, right = text[:1].isspace(), text[-1:].isspace()
-    return f"{' ' * left}{normal}{' ' * right}" if normal else text

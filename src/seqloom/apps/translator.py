@@ -276,7 +276,15 @@ class Translator:
             on_batch = _reporter(parts, len(some), progress, watch)
             by_part = part_constraints(parts, constraints[begin : begin + LINES_AT_ONCE], glossary)
             search = self._part_search(settings, by_part, attention=render.needs_attention)
-            bound = [self._constraint(*each, search) for each in zip(parts, by_part, strict=True)]
+            bound: list[Constraint | None] = []
+            for part, given in zip(parts, by_part, strict=True):
+                try:  # one that cannot be met is reported with its line, before anything is searched
+                    bound.append(constraint_of(given, self.tokenizers.target))
+                    if given:
+                        source = source_batch([part.ids], self.loaded.device)
+                        constraints_for(source, settings, bound[-1:], end=END, show=search.show)
+                except UsageError as error:
+                    raise UsageError(f"line {part.number}: {error}") from error
             found = search(parts, constraints=bound, on_batch=on_batch)
             results += [render.line([parts[at] for at in places], [found[at] for at in places]) for places in by_line]
 
@@ -336,18 +344,6 @@ class Translator:
 
         at_once = sentences_at_once(self.loaded, settings)
         return PartSearch(self.tokenizers.target, self.loaded.device, settings, at_once, stepper)
-
-    def _constraint(self, part: Part, given: ConstraintSet | None, search: PartSearch) -> Constraint | None:
-        """The constraint on a part. One that cannot be met is reported with its line, before anything is searched."""
-        if not given:
-            return None
-        try:
-            constraint = constraint_of(given, self.tokenizers.target)
-            source = source_batch([part.ids], self.loaded.device)
-            constraints_for(source, search.settings, [constraint], end=END, show=search.show)
-        except UsageError as error:
-            raise UsageError(f"line {part.number}: {error}") from error
-        return constraint
 
     def watch(
         self,

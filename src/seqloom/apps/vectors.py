@@ -1,6 +1,6 @@
 """Using word vectors: loading them from a model directory or a file, and evaluating them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -62,7 +62,16 @@ def evaluate_vectors(
     vocabulary: int = VOCABULARY,
 ) -> Evaluation:
     """Rank correlation with human judgements, and the share of analogy questions answered correctly."""
-    similar = score_similarity(read_judgements(similarity), _cosine(vectors)) if similarity else None
+    known: dict[str, str] = {}
+    for word in vectors.words:
+        known.setdefault(word.casefold(), word)
+
+    def cosine(one: str, other: str) -> float | None:
+        """The cosine of two words whatever their case, None if one of them has no vector."""
+        first, second = known.get(one.casefold()), known.get(other.casefold())
+        return None if first is None or second is None else vectors.similarity(first, second)
+
+    similar = score_similarity(read_judgements(similarity), cosine) if similarity else None
     solved = None
     if analogies is not None:
         solved = score_analogies(
@@ -74,19 +83,6 @@ def evaluate_vectors(
         if not solved.total.asked:
             raise DataError(f"{analogies}: none of {solved.total.left_out:,} questions has four words with vectors")
     return Evaluation(similar, solved)
-
-
-def _cosine(vectors: WordVectors) -> Callable[[str, str], float | None]:
-    """The cosine of two words whatever their case, None if one of them has no vector."""
-    known: dict[str, str] = {}
-    for word in vectors.words:
-        known.setdefault(word.casefold(), word)
-
-    def cosine(one: str, other: str) -> float | None:
-        first, second = known.get(one.casefold()), known.get(other.casefold())
-        return None if first is None or second is None else vectors.similarity(first, second)
-
-    return cosine
 
 
 def as_record(evaluation: Evaluation) -> Mapping[str, object]:

@@ -66,7 +66,13 @@ def info(
     else:
         print("\n".join(_describe(folder, card, config=config, files=files)))
         if cut is not None:
-            print("\n".join(_describe_cut(cut, str(text))))
+            per_line = cut.tokens / cut.count if cut.count else 0.0
+            sizes = f"{counted(cut.count, 'line')}, {counted(cut.tokens, 'token')}, {per_line:.1f} per line"
+            normalised, changed = counted(cut.normalised, "line"), counted(cut.changed, "line")
+            print(clean(f"{text}: {sizes}, {cut.unknown:,} unknown ({cut.unknown_rate:.2%})"))
+            print(f"{normalised} changed by normalisation; {changed} different after detokenising")
+            for before, after in cut.examples:
+                print(clean(f"  {before!r} → {after!r}"))
 
 
 def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", "target"]) -> "RoundTrip":
@@ -81,18 +87,6 @@ def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", 
     languages = config.data.source, config.data.target
     read = read_side(text, TextEncoding(), side=side, languages=languages, warn=lambda _message: None)
     return tokenizer.round_trip_report(read.lines)
-
-
-def _describe_cut(cut: "RoundTrip", name: str) -> list[str]:
-    """How a text is tokenised."""
-    per_line = cut.tokens / cut.count if cut.count else 0.0
-    lines = [
-        f"{name}: {counted(cut.count, 'line')}, {counted(cut.tokens, 'token')}, {per_line:.1f} per line, "
-        f"{cut.unknown:,} unknown ({cut.unknown_rate:.2%})",
-        f"{counted(cut.normalised, 'line')} changed by normalisation; {counted(cut.changed, 'line')} different "
-        "after detokenising",
-    ]
-    return [*map(clean, lines), *(clean(f"  {before!r} → {after!r}") for before, after in cut.examples)]
 
 
 def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[str, int]) -> list[str]:
@@ -123,6 +117,12 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
     pieces = f"{tokenizers.target.size:,} pieces"
     if not tokenizers.is_shared:
         pieces = f"{tokenizers.source.size:,} source and {tokenizers.target.size:,} target pieces"
+    scores = [("Scores", "none")] if not card.scores else []
+    for score in card.scores:
+        interval = interval_text((score["interval"][0], score["interval"][1])) if score.get("interval") else ""
+        value = "∞" if score["value"] is None else f"{score['value']:.2f}"
+        where = f"{score.get('data', '?')}, {score.get('lines', '?')} lines"
+        scores.append(("Scores", f"{score['name']} {value} {interval} on {where}  {score['signature']}"))
     rounding = ", large matrices rounded to eight bits" if card.is_rounded else ""
     rows = [
         ("Model", by_origin(str(folder))),
@@ -132,7 +132,7 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         ("Text", pieces),
         *(("Text", row) for row in _settings(config.text.model_dump(mode="json"))),
         *(("Data", row) for row in _data(dict(card.trained_on))),
-        *(("Scores", row) for row in _scores([dict(score) for score in card.scores])),
+        *scores,
         *(("Search", row) for row in _settings(search)),
         ("Written", f"by Seqloom {card.version}, format {card.format}{rounding}"),
         *(("Files", f"{size(count):>10}  {name}") for name, count in files.items()),
@@ -174,14 +174,3 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
         rows.append(f"a checkpoint of an unfinished run: step {unfinished['step']:,} of {unfinished['steps']:,}")
     rows += [f"averaged from {name}" for name in trained_on.get("averaged", ())]
     return rows
-
-
-def _scores(scores: list[dict[str, Any]]) -> list[str]:
-    rows = []
-    for score in scores:
-        found = score.get("interval")
-        interval = interval_text((found[0], found[1])) if found else ""
-        where = f"{score.get('data', '?')}, {score.get('lines', '?')} lines"
-        value = "∞" if score["value"] is None else f"{score['value']:.2f}"
-        rows.append(f"{score['name']} {value} {interval} on {where}  {score['signature']}")
-    return rows or ["none"]

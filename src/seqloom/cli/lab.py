@@ -75,18 +75,18 @@ def lab(
         print("\n".join(table(rows)))
         print("\nRun one with: seqloom lab EXPERIMENT --out DIR (times are for one core; --quick takes seconds)")
         return
-    spelt = name.lower().replace("_", "-")
-    if spelt not in by_name:
-        near = get_close_matches(spelt, by_name, n=1, cutoff=0.5)
+    key = name.lower().replace("_", "-")
+    if key not in by_name:
+        near = get_close_matches(key, by_name, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(by_name)};"
         raise UsageError(f"{name!r} is not an experiment; {hint} `seqloom lab` lists them all")
 
     from seqloom.drawing.figures import save_finding
 
-    folder = out or Path("lab") / (f"{spelt}-quick" if quick else spelt)
+    folder = out or Path("lab") / (f"{key}-quick" if quick else key)
     _make_ready(folder)  # before the experiment, which may take minutes
     listener = ignore if json else TolerantListener(_write)
-    findings = by_name[spelt].run(
+    findings = by_name[key].run(
         seed=1 if seed is None else seed, quick=quick, say=lambda line: listener(Event("progress", {"line": line}))
     )
     for finding in findings:

@@ -129,7 +129,22 @@ def perplexity(
         found = opened.measure(lines, context=context, progress=partial(progress, listener, f"reading {name}"))
     names = [str(model), *map(str, companions)]
     if json:
-        print(json_line(_record(found, file=name, lines=len(lines), names=names, weights=opened.weights)))
+        values, models = found.perplexities, zip(names, opened.weights, found.alone, strict=True)
+        known = [] if values.known is None else [("known", values.known)]
+        result: dict[str, object] = {
+            "file": name,
+            "lines": len(lines),
+            "models": [{"path": path, "weight": weight, "perplexity": alone} for path, weight, alone in models],
+            "unknown": values.unknown,
+            "unknown_bits": values.unknown_bits,
+            "impossible": values.impossible,
+            "first_impossible": found.first_impossible,
+            "perplexity": {
+                unit: {"value": each.value, "bits": each.bits, "count": each.count, "signature": each.signature}
+                for unit, each in [*((each.unit, each) for each in values.all), *known]
+            },
+        }
+        print(json_line(result))
     else:
         print("\n".join(_describe(found, names=names, weights=opened.weights)))
 
@@ -157,27 +172,6 @@ def _read(file: Path, model: "LanguageModel", decoding: TextEncoding, *, listene
         name = "standard input" if file == STDIN else str(file)
         raise DataError(f"{name} is {'empty' if not lines else 'blank'}; expected at least one line of text")
     return pieces
-
-
-def _record(
-    measured: "PerplexityReport", *, file: str, lines: int, names: Sequence[str], weights: Sequence[float]
-) -> dict[str, object]:
-    found = measured.perplexities
-    known = [] if found.known is None else [("known", found.known)]
-    models = zip(names, weights, measured.alone, strict=True)
-    return {
-        "file": file,
-        "lines": lines,
-        "models": [{"path": name, "weight": weight, "perplexity": alone} for name, weight, alone in models],
-        "unknown": found.unknown,
-        "unknown_bits": found.unknown_bits,
-        "impossible": found.impossible,
-        "first_impossible": measured.first_impossible,
-        "perplexity": {
-            name: {"value": each.value, "bits": each.bits, "count": each.count, "signature": each.signature}
-            for name, each in [*((each.unit, each) for each in found.all), *known]
-        },
-    }
 
 
 def _describe(measured: "PerplexityReport", *, names: Sequence[str], weights: Sequence[float]) -> list[str]:
