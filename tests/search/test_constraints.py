@@ -192,7 +192,7 @@ def test_what_is_missing_is_a_lower_bound_and_nothing_only_when_all_is_there(fou
 
 def test_a_sum_of_needs_is_no_lower_bound_where_phrases_overlap() -> None:
     constraint = Phrases(((A, B), (B, C)), END)
-    assert not bound_is_kept(constraint, lambda place: sum(constraint.demands.needs(place)), 5)
+    assert not bound_is_kept(constraint, lambda place: sum(constraint.needs(place)), 5)
     assert bound_is_kept(constraint, constraint.missing, 5)
 
 

@@ -14,7 +14,8 @@ serves all hypotheses of a sentence. To write your own, derive from `Constraint`
 Constraints see the symbols before END; END itself is never fed to one. Those that forbid it get its id.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -27,10 +28,11 @@ from seqloom.search.phrase_automata import (
     Anywhere,
     Automaton,
     Borders,
-    Demands,
+    Demand,
     DemandState,
     Run,
     automaton_of,
+    code_of,
 )
 
 # ruff: noqa: ARG002 - a constraint answers every question, and most of its answers do not depend on the state
@@ -158,29 +160,115 @@ class Phrases(Constraint):
             if any(self.end in run for run in runs):
                 raise UsageError(f"a forced phrase holds the end symbol {self.end}: {runs}; leave it out")
 
-    def begin(self) -> DemandState:
-        return self.demands.begin()
-
-    def after(self, state: DemandState, symbol: int) -> DemandState:
-        return self.demands.after(state, symbol)
-
-    def forbidden(self, state: DemandState) -> Collection[int]:
-        open_end = NOTHING if self.demands.is_met(state) else frozenset({self.end})
-        return open_end.union(self.borders.inner(state.at)) if self.demands.is_complete(state) else open_end
-
-    def wanted(self, state: DemandState) -> Collection[int]:
-        return self.demands.wanted(state)
-
-    def missing(self, state: DemandState) -> int:
-        return self.demands.missing(state)
-
     @cached_property
-    def demands(self) -> Demands:
+    def demands(self) -> tuple[Demand, ...]:
         """The different phrases, each with how often it must occur."""
-        return Demands.of(self._alternatives(), self.borders)
+        counts = Counter(tuple(sorted(set(runs))) for runs in self._alternatives())
+        return tuple(Demand(runs, times, self.borders) for runs, times in counts.items())
 
     def _alternatives(self) -> list[tuple[Run, ...]]:
         return [phrase.alternatives if isinstance(phrase, OneOf) else (phrase,) for phrase in self.phrases]
+
+    def begin(self) -> DemandState:
+        return DemandState(self.borders.begin(), tuple((demand.times, ROOT) for demand in self.demands))
+
+    def after(self, state: DemandState, symbol: int) -> DemandState:
+        code = code_of(symbol, may_begin=self.borders.may_begin(state.at, symbol))
+        before = self._settled(state) if self.borders.may_end(state.at, symbol) else state.parts
+        places = zip(self.demands, before, strict=True)
+        moved = tuple((left, demand.automaton.after(node, code) if left else ROOT) for demand, (left, node) in places)
+        return DemandState(self.borders.after(state.at, symbol), moved)
+
+    def forbidden(self, state: DemandState) -> Collection[int]:
+        settled = self._settled(state)
+        open_end = frozenset({self.end}) if any(left for left, _ in settled) else NOTHING
+        # Where a run has just become complete, a border must follow, or it does not count.
+        return open_end if settled == state.parts else open_end.union(self.borders.inner(state.at))
+
+    def wanted(self, state: DemandState) -> Collection[int]:
+        """The symbols after which less is missing (or, if there are none, after which one demand needs less)."""
+        later = {symbol: self.after(state, symbol) for symbol in self._onward(state)}
+        missing = self.missing(state)
+        helpful = frozenset(symbol for symbol, place in later.items() if self.missing(place) < missing)
+        if helpful or not later:
+            return helpful
+        needs = self.needs(state)
+        return frozenset(
+            symbol
+            for symbol, place in later.items()
+            if any(new < old for new, old in zip(self.needs(place), needs, strict=True))
+        )
+
+    def missing(self, state: DemandState) -> int:
+        """A lower bound on the symbols still needed, 0 only when every demand is met.
+
+            Σ_i left_i · own_i + min_f (next_f − own_f)
+
+        Think of the occurrences that are still to come in the order of their ends. The first of them, f, needs the
+        next_f symbols that its automaton is away from an end. Each later one adds at least own_i: the fewest symbols
+        that it needs behind an occurrence of an open demand, with which it may share some. Where no two runs can
+        overlap, the bound is exact. It is remembered, since a search needs it again and again.
+        """
+        if state in self._known:
+            return self._known[state]
+        settled = self._settled(state)
+        still = [index for index, (left, _) in enumerate(settled) if left]
+        own = {
+            index: min(
+                (self._added[other][index] for other in still if other != index or settled[index][0] > 1),
+                default=self.demands[index].length,
+            )
+            for index in still
+        }
+        found = 0
+        if still:
+            first = min(self.demands[index].distance(state.at, settled[index][1]) - own[index] for index in still)
+            together = sum(settled[index][0] * own[index] for index in still) + first
+            # Runs within runs can leave nothing of the sum, but each demand alone needs what it needs.
+            found = max(together, *self.needs(state))
+        self._known[state] = found
+        return found
+
+    @cached_property
+    def _known(self) -> dict[DemandState, int]:
+        return {}
+
+    @cached_property
+    def _added(self) -> tuple[tuple[int, ...], ...]:
+        """What an occurrence for one demand (row) leaves another one (column) to add."""
+        return tuple(tuple(later.added(earlier) for later in self.demands) for earlier in self.demands)
+
+    def _settled(self, state: DemandState) -> tuple[tuple[int, int], ...]:
+        """How often each demand must still be met if a border comes now."""
+        places = zip(self.demands, state.parts, strict=True)
+        return tuple(
+            (left - 1, ROOT) if demand.automaton.is_whole[node] else (left, node) for demand, (left, node) in places
+        )
+
+    def needs(self, state: DemandState) -> list[int]:
+        """The fewest symbols that each demand would need if it were alone."""
+        return [
+            demand.distance(state.at, node) + (left - 1) * demand.length if left else 0
+            for demand, (left, node) in zip(self.demands, self._settled(state), strict=True)
+        ]
+
+    def _onward(self, state: DemandState) -> frozenset[int]:
+        """The symbols that begin or continue a run of an open demand."""
+        places = zip(self.demands, self._settled(state), strict=True)
+        codes = NOTHING.union(*(demand.automaton.onward(node) for demand, (left, node) in places if left))
+        symbols, at = {code // 2 for code in codes}, state.at
+        return frozenset(s for s in symbols if code_of(s, may_begin=self.borders.may_begin(at, s)) in codes)
+
+    def fitting(self, state: DemandState, room: int) -> frozenset[int] | None:
+        """The symbols after which what is missing still fits in `room` symbols, they themselves among these.
+
+        None when any symbol will do; none at all where a border must come first. The worst is one that neither begins
+        nor continues a run, and behind which the fewest may begin.
+        """
+        worst = DemandState(self.borders.inside(), tuple((left, ROOT) for left, _ in self._settled(state)))
+        if self.missing(worst) < max(room, 1):
+            return None
+        return frozenset(symbol for symbol in self._onward(state) if self.missing(self.after(state, symbol)) < room)
 
 
 # --- what must not be there ------------------------------------------------------------------------------------------
@@ -347,13 +435,24 @@ class All(Constraint):
     def after(self, state: tuple[Hashable, ...], symbol: int) -> tuple[Hashable, ...]:
         return tuple([part.after(at, symbol) for part, at in zip(self.parts, state, strict=True)])
 
-    def forbidden(self, state: tuple[Hashable, ...]) -> Collection[int]:
+    def forbidden(self, state: tuple[Any, ...]) -> Collection[int]:
         # A prefix may continue where a forced phrase would have to end: its word is then another one.
-        is_led = self._is_led(state)
-        parts = [
-            (part, at) for part, at in zip(self.parts, state, strict=True) if not (is_led and isinstance(part, Phrases))
-        ]
-        return _union([*(part.forbidden(at) for part, at in parts), self._too_late(state), self._within_words(state)])
+        is_led, room = self._is_led(state), self._room(state)
+        parts = list(zip(self.parts, state, strict=True))
+        found = [part.forbidden(at) for part, at in parts if not (is_led and isinstance(part, Phrases))]
+        unfinished = self.unfinished(state)
+        # Symbols after which a text would have to continue without room to, or past a stop.
+        if unfinished and room is not None and max(unfinished.values()) >= room:
+            found.append(frozenset(symbol for symbol, more in unfinished.items() if more >= room))
+        stops = [(part, at) for part, at in parts if part.can_stop] if unfinished else []
+        if stops:
+            over = (symbol for symbol in unfinished if any(part.is_over(part.after(at, symbol)) for part, at in stops))
+            found.append(frozenset(over))
+        # Symbols that are no border, where one must come now for the phrases to fit.
+        if self._last_moment(state) == NOTHING:
+            found += [part.borders.inner(state[at].at) for at, part in self._phrases]
+        full = [each for each in found if each]
+        return full[0] if len(full) == 1 else NOTHING.union(*full)  # a single one may be large
 
     def allowed(self, state: tuple[Hashable, ...]) -> frozenset[int] | None:
         named = [part.allowed(at) for part, at in zip(self.parts, state, strict=True)]
@@ -418,36 +517,7 @@ class All(Constraint):
         if not self._phrases or room is None or self._is_led(state):
             return None
         at, part = self._phrases[0]
-        return part.demands.fitting(state[at], room)
-
-    def _within_words(self, state: tuple[Any, ...]) -> Collection[int]:
-        """The symbols that are no border, where the last moment has come at which one fits before the phrases."""
-        last_moment = self._last_moment(state)
-        if last_moment is None or last_moment:
-            return NOTHING
-        return _union([part.borders.inner(state[at].at) for at, part in self._phrases])
-
-    def _too_late(self, state: tuple[Any, ...]) -> Collection[int]:
-        """The symbols after which a text would have to continue without room to, or past a stop."""
-        unfinished = self.unfinished(state)
-        if not unfinished:
-            return NOTHING
-        room = self._room(state)
-        found = NOTHING
-        if room is not None and max(unfinished.values()) >= room:
-            found = frozenset(symbol for symbol, more in unfinished.items() if more >= room)
-        stops = [(part, at) for part, at in zip(self.parts, state, strict=True) if part.can_stop]
-        if stops:
-            found = found.union(
-                symbol for symbol in unfinished if any(part.is_over(part.after(at, symbol)) for part, at in stops)
-            )
-        return found
-
-
-def _union(sets: Sequence[Collection[int]]) -> Collection[int]:
-    """All that is in one of these; where one alone holds anything, that itself, which may be large."""
-    full = [each for each in sets if each]
-    return full[0] if len(full) == 1 else NOTHING.union(*full)
+        return part.fitting(state[at], room)
 
 
 def _require_symbols(runs: Sequence[Run], *, name: str) -> None:
@@ -475,16 +545,6 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
-class _Onward:
-    """How a text may continue from a state."""
-
-    refused: frozenset[int]
-    """Symbols that may not come next, END perhaps among them."""
-    unfinished: Mapping[int, int]
-    """Symbols that may come, but after which the output may not end yet: the fewest symbols until it may."""
-
-
-@dataclass(frozen=True)
 class ForbiddenText(Constraint):
     """No phrase may occur in the text of the output, however it is split into symbols. A state is the reader's.
 
@@ -507,18 +567,18 @@ class ForbiddenText(Constraint):
         return None if state is None else self.reader.after(state, symbol)
 
     def forbidden(self, state: Hashable) -> Collection[int]:
-        return self._onward(state).refused
+        return self._onward(state)[0]
 
     def unfinished(self, state: Hashable) -> Mapping[int, int]:
-        return self._onward(state).unfinished
+        return self._onward(state)[1]
 
-    def _onward(self, state: Hashable) -> _Onward:
-        """Remembered for each state: there are few, and each is met again and again."""
-        if state not in self._known:
-            self._known[state] = self._look(state)
-        return self._known[state]
+    def _onward(self, state: Hashable) -> tuple[frozenset[int], Mapping[int, int]]:
+        """Which symbols may not come next, and which may, but not as the last one, with what must follow them.
 
-    def _look(self, state: Hashable) -> _Onward:
+        Remembered for each state: there are few, and each is met again and again.
+        """
+        if state in self._known:
+            return self._known[state]
         refused = set() if state is not None and self.reader.may_end(state) else {self.end}
         unfinished: dict[int, int] = {}
         for symbol in self._others:
@@ -530,7 +590,8 @@ class ForbiddenText(Constraint):
                 refused.add(symbol)
             elif distance:
                 unfinished[symbol] = distance
-        return _Onward(frozenset(refused), unfinished)
+        self._known[state] = frozenset(refused), unfinished
+        return self._known[state]
 
     def _distance(self, state: Hashable) -> int | None:
         """The fewest symbols after which an output in this state may end, None if it never may."""
@@ -552,7 +613,7 @@ class ForbiddenText(Constraint):
         return None
 
     @cached_property
-    def _known(self) -> dict[Hashable, _Onward]:
+    def _known(self) -> dict[Hashable, tuple[frozenset[int], Mapping[int, int]]]:
         return {}
 
     @cached_property
@@ -578,10 +639,29 @@ def check(constraint: Constraint, *, most: int, show: Show | None = None) -> Non
     What is not: contradictions that show only when phrases are put together, or that hang on the model.
     """
     parts = constraint.parts if isinstance(constraint, All) else (constraint,)
-    forced = list(_forced(parts, show or _plainly))
-    _check_lengths(parts, forced, most)
+    write = show or (lambda symbols: str(list(symbols)))
+    forced: list[_Forced] = []
+    for part in parts:
+        if isinstance(part, Prefix) and part.symbols:
+            forced.append(_Forced(f"the prefix {write(part.symbols)}", (part.symbols,), 1, part, needs_border=True))
+        for demand in part.demands if isinstance(part, Phrases) else ():
+            name = f"the forced phrase {' or '.join(dict.fromkeys(write(run) for run in demand.alternatives))}"
+            is_bound = isinstance(part, Phrases) and not isinstance(part.borders, Anywhere)
+            forced.append(_Forced(name, demand.alternatives, demand.times, part, is_bound))
+    lengths = [part for part in parts if isinstance(part, Lengths)]
+    room = min([most, *(part.most for part in lengths if part.most is not None)])
+    limit = f"the output may have at most {room} symbols before its end"
+    least = max((part.least for part in lengths), default=0)
+    if least > room:
+        raise UsageError(f"at least {least} symbols are required, but {limit}; lower the one or raise the other")
+    together = All(tuple(part for part in parts if isinstance(part, Prefix | Phrases)))
+    needed = together.missing(together.begin())
+    if needed > room:
+        names = " and ".join(f"{run.name}{f' ({run.times} times)' if run.times > 1 else ''}" for run in forced)
+        verb = "needs" if len(forced) == 1 else "need"
+        raise UsageError(f"{names} {verb} {needed} symbols or more, but {limit}; shorten one or raise the limit")
     for run, part in product(forced, parts):
-        reason = _clash(part, run, show or _plainly)
+        reason = _clash(part, run, write)
         if reason is not None:
             raise UsageError(f"{run.name} cannot come: {reason}; leave out one of the two")
 
@@ -593,40 +673,9 @@ class _Forced:
     name: str
     alternatives: tuple[Run, ...]
     times: int
-    is_at_start: bool
     owner: Constraint
     needs_border: bool = False
     """Whether what follows it is a border, as the end is. A prefix that ends in a word is taken to mean that word."""
-
-
-def _plainly(symbols: Sequence[int]) -> str:
-    return str(list(symbols))
-
-
-def _forced(parts: Sequence[Constraint], show: Show) -> Iterator[_Forced]:
-    for part in parts:
-        if isinstance(part, Prefix) and part.symbols:
-            yield _Forced(f"the prefix {show(part.symbols)}", (part.symbols,), 1, True, part, needs_border=True)
-        if isinstance(part, Phrases):
-            for demand in part.demands.parts:
-                name = " or ".join(dict.fromkeys(show(run) for run in demand.alternatives))
-                is_bound = not isinstance(part.borders, Anywhere)
-                yield _Forced(f"the forced phrase {name}", demand.alternatives, demand.times, False, part, is_bound)
-
-
-def _check_lengths(parts: Sequence[Constraint], forced: Sequence[_Forced], most: int) -> None:
-    bounds = [part.most for part in parts if isinstance(part, Lengths) and part.most is not None]
-    room = min([most, *bounds])
-    limit = f"the output may have at most {room} symbols before its end"
-    least = max((part.least for part in parts if isinstance(part, Lengths)), default=0)
-    if least > room:
-        raise UsageError(f"at least {least} symbols are required, but {limit}; lower the one or raise the other")
-    together = All(tuple(part for part in parts if isinstance(part, Prefix | Phrases)))
-    needed = together.missing(together.begin())
-    if needed > room:
-        names = " and ".join(f"{run.name}{f' ({run.times} times)' if run.times > 1 else ''}" for run in forced)
-        verb = "needs" if len(forced) == 1 else "need"
-        raise UsageError(f"{names} {verb} {needed} symbols or more, but {limit}; shorten one or raise the limit")
 
 
 def _clash(part: Constraint, run: _Forced, show: Show) -> str | None:
@@ -634,19 +683,15 @@ def _clash(part: Constraint, run: _Forced, show: Show) -> str | None:
     # Forced phrases wait until a prefix has come.
     if part is run.owner or isinstance(part, Phrases):
         return None
-    if run.is_at_start:
+    if isinstance(run.owner, Prefix):
         return _reason(part, show) if _refuses(part, run.alternatives[0], with_end=run.needs_border) else None
     # What these refuse at the start of an output they refuse everywhere: what comes before can only add to it.
     if not isinstance(part, Forbidden | ForbiddenText | NoRepeat | StopAt):
         return None
     if all(_refuses(part, each, with_end=run.needs_border) for each in run.alternatives):
         return _reason(part, show)
-    if (
-        isinstance(part, NoRepeat)
-        and run.times > 1
-        and len(run.alternatives) == 1
-        and len(run.alternatives[0]) >= part.size
-    ):
+    is_same = run.times > 1 and len(run.alternatives) == 1
+    if is_same and isinstance(part, NoRepeat) and len(run.alternatives[0]) >= part.size:
         return f"it is required {run.times} times, but no {part.size} symbols may be repeated"
     return None
 
