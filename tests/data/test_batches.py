@@ -43,10 +43,10 @@ def test_rows_are_the_sentences_whatever_their_neighbours(store: Store, indices:
     batch = collate(store, np.array(indices))
     for row, index in enumerate(indices):
         length = int(batch.target_lengths[row])
-        assert batch.target[row, :length].tolist() == list(store.target(index))
+        assert batch.target[row, :length].tolist() == list(store.targets[index])
         assert bool((batch.target[row, length:] == PAD).all())
         length = int(batch.source.lengths[row])
-        assert batch.source.ids[row, :length].tolist() == list(store.source(index))
+        assert batch.source.ids[row, :length].tolist() == list(store.sources[index])
         assert bool((batch.source.ids[row, length:] == PAD).all())
     assert batch.target.shape[1] == batch.target_lengths.max()
 

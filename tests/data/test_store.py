@@ -35,7 +35,7 @@ def test_what_is_appended_comes_back(
 ) -> None:
     examples = [([*source, 2], target) for source, target in examples]
     store = make(tmp_path_factory.mktemp("store") / "ids", examples, symbols=70_000, chunk=chunk)
-    assert [(list(store.source(at)), list(store.target(at))) for at in range(len(store))] == examples
+    assert [(list(store.sources[at]), list(store.targets[at])) for at in range(len(store))] == examples
     assert list(store.source_lengths) == [len(source) for source, _ in examples]
     assert list(store.target_lengths) == [len(target) for _, target in examples]
     assert [store.line(at) for at in range(len(store))] == list(range(10, 10 + len(examples)))
@@ -60,8 +60,8 @@ def test_a_sentence_is_found_from_the_landmark_before_it(count: int) -> None:
 @pytest.mark.parametrize(("symbols", "kind"), [(65_535, np.uint16), (65_536, np.uint32)])
 def test_ids_take_two_bytes_where_the_vocabulary_allows(tmp_path: Path, symbols: int, kind: type) -> None:
     store = make(tmp_path / "ids", [([symbols - 1], [2])], symbols=symbols)
-    assert store.source(0).dtype == kind
-    assert list(store.source(0)) == [symbols - 1]
+    assert store.sources[0].dtype == kind
+    assert list(store.sources[0]) == [symbols - 1]
 
 
 @pytest.mark.parametrize("wrong", [100, -1, 65_540])

@@ -358,7 +358,7 @@ def test_special_tokens_typed_in_the_text_are_text(tmp_path: Path, kind: str) ->
     source = [f"{line} </s> <pad> <s> <unk>" for line in ENGLISH]
     prepare(tmp_path, source, GERMAN, f"text.kind={kind}", "text.minimum_count=1", "text.size=120")
     store = Store.open(tmp_path / "run" / "data" / "train")
-    ids = [id for at in range(len(store)) for id in store.source(at)[:-1].tolist()]
+    ids = [id for at in range(len(store)) for id in store.sources[at][:-1].tolist()]
     assert not {0, 1, 2} & set(ids)
     tokenizer = Tokenizers.load(tmp_path / "run" / "text").source
-    assert tokenizer.decode(store.source(0)[:-1].tolist()) == source[0]
+    assert tokenizer.decode(store.sources[0][:-1].tolist()) == source[0]

@@ -268,7 +268,7 @@ def test_pieces_between_tags_have_the_letters_of_the_whole(line: list[str]) -> N
     for rule in (Normaliser(), Normaliser(form="nfkc", lowercase=True), Normaliser(space_before_punctuation=True)):
         tagged = take_out("".join([*line, "<br/>"]))
         whole = rule(tagged.plain)
-        assert module._letters_before(tagged, rule)[len(tagged.plain)] == len(whole) - whole.count(" ")
+        assert module._TagPositions(tagged, rule)._letters[len(tagged.plain)] == len(whole) - whole.count(" ")
 
 
 def test_tags_that_stand_alone_keep_the_space_between_them() -> None:

@@ -374,22 +374,15 @@ class ParallelCorpus:
         return sum(self._counts)
 
     def __iter__(self) -> Iterator[Line]:
-        return self.seek(1)
-
-    def seek(self, number: int) -> Iterator[Line]:
-        """The lines from this number on."""
         before = 0
         for file, count in enumerate(self._counts):
-            skipped = max(0, number - 1 - before)
-            if skipped < count:
-                yield from self._lines_of(file, before=before, skipped=skipped)
+            yield from self._lines_of(file, before=before)
             before += count
 
-    def _lines_of(self, file: int, *, before: int, skipped: int = 0) -> Iterator[Line]:
-        """The lines of a part but for those skipped; `before` lines are in the parts before it."""
-        pairs = islice(_pairs(self.parts[file], self._reading), skipped, None)
-        last = before + skipped
-        for last, (source, target) in enumerate(pairs, start=before + skipped + 1):
+    def _lines_of(self, file: int, *, before: int) -> Iterator[Line]:
+        """The lines of a part; `before` lines are in the parts before it."""
+        last = before
+        for last, (source, target) in enumerate(_pairs(self.parts[file], self._reading), start=before + 1):
             yield Line(last, file, source, target)
         if last != before + self._counts[file]:
             raise changed(self.parts[file])

@@ -149,7 +149,21 @@ def pairs_in(
             f"one kind to another folder, or name the files: --train '{folder}/*{tables[0].suffix}'",
             file=folder,
         )
-    source, target = _direction(folder, {language for group in texts.values() for language in group}, languages)
+    found = sorted({language for group in texts.values() for language in group})
+    source, target = languages
+    if source is None or target is None:
+        others = [language for language in found if language not in languages]
+        if len(others) != 1 or not (source or target):
+            if len(found) == 1:
+                raise UsageError(
+                    f"{folder} holds files in {found[0]} only; parallel text needs a second language", file=folder
+                )
+            raise UsageError(
+                f"{folder} holds files in {', '.join(found[:-1])} and {found[-1]}; choose the direction: "
+                f"data.source={found[0]} data.target={found[-1]}",
+                file=folder,
+            )
+        source, target = source or others[0], target or others[0]
     files: list[Path] = []
     alone: list[str] = []
     for stem, group in texts.items():
@@ -165,7 +179,6 @@ def pairs_in(
             f"{folder}: {', '.join(alone[:_SHOWN])}{more}; add the missing files, or move the others away", file=folder
         )
     if not files:
-        found = sorted({language for group in texts.values() for language in group})
         raise UsageError(f"{folder} holds no files in {source} and {target}; it has {', '.join(found)}", file=folder)
     pairs = f"{len(files) // 2} pair{'s' if len(files) > 2 else ''} of files"
     return FolderFiles(tuple(files), f"{folder}: {pairs}, {source} → {target}{_left_out(left_out)}")
@@ -242,24 +255,6 @@ def _is_plain(path: Path) -> bool:
 
 def _is_held_out(path: Path) -> bool:
     return _HELD_OUT.search(path.name.lower()) is not None
-
-
-def _direction(folder: Path, spoken: set[str], languages: Languages) -> tuple[str, str]:
-    """Source and target as given, or the remaining one of two."""
-    source, target = languages
-    if source is not None and target is not None:
-        return source, target
-    others = sorted(spoken - {source, target})
-    if len(others) == 1 and (source or target):
-        return source or others[0], target or others[0]
-    found = sorted(spoken)
-    if len(found) == 1:
-        raise UsageError(f"{folder} holds files in {found[0]} only; parallel text needs a second language", file=folder)
-    raise UsageError(
-        f"{folder} holds files in {', '.join(found[:-1])} and {found[-1]}; choose the direction: "
-        f"data.source={found[0]} data.target={found[-1]}",
-        file=folder,
-    )
 
 
 def _counted(files: Sequence[Path]) -> str:

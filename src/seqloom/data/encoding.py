@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int64
 
 from seqloom.core.errors import DataError
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.data.corpus import Block, Line, Lines
+from seqloom.data.corpus import Block, Lines
 from seqloom.data.store import Sentences, StoreWriter
 from seqloom.data.workers import in_order, processors
 from seqloom.text.normalise import is_blank
@@ -130,22 +130,17 @@ class PairEncoder:
         is_long = ~is_empty & (np.maximum(sources.lengths, targets.lengths) >= self.longest)
         is_kept = ~(is_empty | is_long)
         numbers = np.fromiter((line.number for line in visible), dtype=np.int64, count=len(visible))
+        filled = set(numbers[~is_empty].tolist())
         kept = [_ended(side, is_kept) for side in (sources, targets)]
         report = EncodingReport(
             read=len(lines),
             kept=int(is_kept.sum()),
-            empty=Dropped.of(_blank(lines, numbers[~is_empty])),
+            empty=Dropped.of([line.number for line in lines if line.number not in filled]),
             too_long=Dropped.of(numbers[is_long].tolist()),
             source=SideReport.of(kept[0]),
             target=SideReport.of(kept[1]),
         )
         return Examples(kept[0], kept[1], numbers[is_kept], report)
-
-
-def _blank(lines: Sequence[Line], filled: Int64[np.ndarray, " some"]) -> list[int]:
-    """The numbers of the lines that are not among those with something on both sides."""
-    others = set(filled.tolist())
-    return [line.number for line in lines if line.number not in others]
 
 
 def _ended(side: FlatIds, is_kept: Bool[np.ndarray, " texts"]) -> Sentences:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float, Int64, UInt64
+from jaxtyping import Float, UInt64
 
 from seqloom.data.store import Side, Store
 
@@ -56,27 +56,23 @@ def look_over(store: Store, *, is_shared: bool, unfamiliar: Ids, letters: Ids = 
     pairs = min(len(store), MAX_PAIRS)
     source, target = (_keys(side, pairs) for side in (store.sources, store.targets))
     both = source * np.uint64(0x9E3779B97F4A7C15) + target
-    lengths = [side.lengths[:pairs].astype(np.int64) - 1 for side in (store.sources, store.targets)]
     sides = (store.sources, store.targets)
     one, other = (_share(side, pairs, ids) for side, ids in zip(sides, unfamiliar, strict=True))
     first, second = (_share(side, pairs, ids) for side, ids in zip(sides, letters, strict=True))
+    # A pair is lopsided if its ratio of lengths is far from the usual one: letters paired with words are not a fault.
+    lengths = [side.lengths[:pairs].astype(np.int64) - 1 for side in sides]
+    ratios = np.log((lengths[1] + 1.0) / (lengths[0] + 1.0))
+    usual, deviation = usual_ratio(ratios)
+    is_far = np.abs(ratios - usual) > max(math.log(LOPSIDED_RATIO), DEVIATIONS * deviation)
     return Overview(
         pairs=pairs,
         repeated=pairs - len(np.unique(both)),
         copied=int(np.count_nonzero(source == target)) if is_shared else None,
-        lopsided=_count_lopsided(*lengths),
+        lopsided=int(np.count_nonzero(is_far & (np.maximum(*lengths) >= LOPSIDED_MIN_TOKENS))),
         unfamiliar=(one, other),
         letters=(first, second),
         tokens=(_end(store.sources, pairs) - pairs, _end(store.targets, pairs) - pairs),
     )
-
-
-def _count_lopsided(source: Int64[np.ndarray, " pairs"], target: Int64[np.ndarray, " pairs"]) -> int:
-    """Pairs whose ratio of lengths is far from the usual one: letters paired with words are not a fault."""
-    ratios = np.log((target + 1.0) / (source + 1.0))
-    usual, deviation = usual_ratio(ratios)
-    is_far = np.abs(ratios - usual) > max(math.log(LOPSIDED_RATIO), DEVIATIONS * deviation)
-    return int(np.count_nonzero(is_far & (np.maximum(source, target) >= LOPSIDED_MIN_TOKENS)))
 
 
 def usual_ratio(log_ratios: Float[np.ndarray, " pairs"]) -> tuple[float, float]:

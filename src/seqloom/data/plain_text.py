@@ -60,13 +60,12 @@ class _FileCheck:
     notices: tuple[str, ...]
 
 
-def require_text_files(paths: Sequence[Path]) -> None:
-    """Refuse tables of pairs, which no language names a column of."""
-    for path in paths:
-        if is_tsv(path):
-            raise UsageError(
-                f"{path} is a table of pairs, for models that translate; give a text file here: cut -f 2 {path} > FILE"
-            )
+def _require_text_file(path: Path) -> None:
+    """Refuse a table of pairs, which no language names a column of."""
+    if is_tsv(path):
+        raise UsageError(
+            f"{path} is a table of pairs, for models that translate; give a text file here: cut -f 2 {path} > FILE"
+        )
 
 
 def read_one_language(
@@ -81,11 +80,10 @@ def read_one_language(
 
     `setting` is the option that chooses the language, for messages.
     """
-    require_text_files([path])
+    _require_text_file(path)
     if format_of(path, formats) is None:
         return read_lines(path, encoding)
-    encoding = encoding or "utf-8"
-    return iter(SideReader(path, language=language, encoding=encoding, setting=setting, formats=formats))
+    return iter(SideReader(path, language=language, encoding=encoding or "utf-8", setting=setting, formats=formats))
 
 
 class TextCorpus:
@@ -117,7 +115,8 @@ class TextCorpus:
         if not paths:
             raise UsageError("no text file was given")
         self.paths = tuple(chain.from_iterable(map(matching_files, paths)))
-        require_text_files(self.paths)
+        for path in self.paths:
+            _require_text_file(path)
         self.encoding, self.unit, self.on_bad, self.language = encoding, unit, on_bad, language
         checks: list[_FileCheck] = []
         kept: list[Path] = []

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, Integer, UInt
@@ -32,11 +31,18 @@ BLOCK = 64
 """Sentences from one landmark to the next."""
 
 
-def _arrays(ids: np.dtype[Any]) -> dict[str, Any]:
-    return {"source.ids": ids, "target.ids": ids, "source.lengths": "<u4", "target.lengths": "<u4", "lines": "<i8"}
-
-
-LAYOUT = ArrayLayout("store of examples", HEADER, FORMAT, _arrays)
+LAYOUT = ArrayLayout(
+    "store of examples",
+    HEADER,
+    FORMAT,
+    lambda ids: {
+        "source.ids": ids,
+        "target.ids": ids,
+        "source.lengths": "<u4",
+        "target.lengths": "<u4",
+        "lines": "<i8",
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,7 @@ class Side:
         return found
 
     def __getitem__(self, index: int) -> Ids:
+        """The ids of a sentence, as a view."""
         begin, end = self.borders(index, index + 1)
         return self.ids[begin:end]
 
@@ -175,14 +182,6 @@ class Store:
     @property
     def target_lengths(self) -> UInt[np.ndarray, " examples"]:
         return self.targets.lengths
-
-    def source(self, index: int) -> Ids:
-        """The source ids of an example, as a view."""
-        return self.sources[index]
-
-    def target(self, index: int) -> Ids:
-        """The target ids of an example, as a view."""
-        return self.targets[index]
 
     def line(self, index: int) -> int:
         """The number of the line that an example comes from."""

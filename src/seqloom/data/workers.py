@@ -49,8 +49,15 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, worke
         )
     processes = OwnProcesses()
     pool = ProcessPoolExecutor(workers, mp_context=processes, initializer=_begin, initargs=(function,))
+    remaining = iter(items)
     try:
-        yield from _results(pool, items, ahead=BLOCKS_PER_WORKER * workers)
+        with _ignoring_interrupts():
+            first = islice(remaining, BLOCKS_PER_WORKER * workers)
+            under_way: deque[Future[Any]] = deque(pool.submit(_work, item) for item in first)
+        while under_way:
+            result = under_way.popleft().result(timeout=BLOCK_TIMEOUT)
+            under_way.extend(pool.submit(_work, item) for item in islice(remaining, 1))
+            yield result
         pool.shutdown()
     except BrokenProcessPool as error:
         raise SeqloomError(
@@ -103,16 +110,6 @@ def _ignoring_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _results(pool: ProcessPoolExecutor, items: Iterable[Any], *, ahead: int) -> Iterator[Any]:
-    remaining = iter(items)
-    with _ignoring_interrupts():
-        under_way: deque[Future[Any]] = deque(pool.submit(_work, item) for item in islice(remaining, ahead))
-    while under_way:
-        result = under_way.popleft().result(timeout=BLOCK_TIMEOUT)
-        under_way.extend(pool.submit(_work, item) for item in islice(remaining, 1))
-        yield result
 
 
 # --- in the processes ------------------------------------------------------------------------------------------------

@@ -395,7 +395,7 @@ def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[GradientP
         full = np.flatnonzero(text.lengths > 1)  # a blank line has its END alone
         return [GradientPair([], text.line(int(full[at])).tolist()[:MAX_TOKENS]) for at in _spread(len(full), count)]
     store = Store.open(homes[0] / "data" / "dev")
-    return [GradientPair(store.source(at).tolist(), store.target(at).tolist()) for at in _spread(len(store), count)]
+    return [GradientPair(store.sources[at].tolist(), store.targets[at].tolist()) for at in _spread(len(store), count)]
 
 
 def _spread(everything: int, count: int) -> list[int]:

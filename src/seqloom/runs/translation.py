@@ -302,7 +302,7 @@ class PairData:
     def measure(self, loaded: LoadedModel, *, listener: Listener) -> tuple[tuple[CorpusScore, ...], int]:
         """Translate the dev text with the full search; its scores, and how many lines they are of."""
         config, count = loaded.config, min(MAX_SCORED_LINES, len(self.dev))
-        sources = [self.tokenizers.source.decode(self.dev.source(at)[:-1].tolist()) for at in range(count)]
+        sources = [self.tokenizers.source.decode(self.dev.sources[at][:-1].tolist()) for at in range(count)]
         done = 0
 
         def progress(lines: int) -> None:

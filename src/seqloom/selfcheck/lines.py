@@ -109,7 +109,7 @@ def _text_of_run(run: Path, config: RunConfig, name: str, *, tokenizer: Tokenize
     stored = run / "data" / name
     if config.purpose == "translator":
         store = Store.open(stored)
-        ids = (store.source(at).tolist() for at in range(min(len(store), MOST)))
+        ids = (store.sources[at].tolist() for at in range(min(len(store), MOST)))
         return _visible(map(tokenizer.decode, ids), f"the run's stored {name} text")
     return _visible(read_lines(stored.with_suffix(".txt")), f"the run's stored {name} text")
 

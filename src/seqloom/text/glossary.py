@@ -9,9 +9,8 @@ UTF-8, a pair per line, a tab between the terms. A line that begins with # is a 
 """
 
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from seqloom.core.arguments import as_text, require_instance, shown
@@ -105,8 +104,15 @@ def read_glossary(path: Path, *, ignores_case: bool = False) -> Glossary:
         if line.startswith("#") or not line.strip():
             continue
         cells = [normal(cell) for cell in line.split("\t")]
-        message = _fault(cells)
-        if message is None:
+        message = None
+        if len(cells) == 1:
+            message = f"{cells[0][:60]!r} has no tab; write the source term, a tab and the target term"
+        elif len(cells) > 2:
+            message = f"{len(cells)} columns, but a glossary has two: the source term and the target term"
+        elif not all(cells):
+            side = "source" if not cells[0] else "target"
+            message = f"the {side} term is empty; write both terms or leave the line out"
+        else:
             first, target = known.setdefault(_folded(cells[0], ignores_case), (number, cells[1]))
             if target != cells[1]:
                 message = f"{cells[0]!r} is {cells[1]!r} here, but {target!r} in line {first}; keep one of the two"
@@ -116,18 +122,6 @@ def read_glossary(path: Path, *, ignores_case: bool = False) -> Glossary:
             problems.add(message, path, number)
     problems.require_none()
     return Glossary(tuple(terms), ignores_case)
-
-
-def _fault(cells: Sequence[str]) -> str | None:
-    """What is wrong with the columns of a line, if anything is."""
-    if len(cells) == 1:
-        return f"{cells[0][:60]!r} has no tab; write the source term, a tab and the target term"
-    if len(cells) > 2:
-        return f"{len(cells)} columns, but a glossary has two: the source term and the target term"
-    if not all(cells):
-        side = "source" if not cells[0] else "target"
-        return f"the {side} term is empty; write both terms or leave the line out"
-    return None
 
 
 # --- from terms to ids -----------------------------------------------------------------------------------------------
@@ -154,12 +148,7 @@ def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
         ways.append(ids[next(borders, len(ids)) :])  # after the ids that spell `left`; none if no border lies there
     if first.is_in_word and not first.is_unspaced:
         bare = [way for way in ways if way and not tokenizer.piece(way[0]).startswith(SPACE)]
-        ways += [(space, *way) for way in bare for space in _spaces(tokenizer)]
+        if (space := tokenizer.id_of(SPACE)) is not None:
+            ways += [(space, *way) for way in bare]
     unique = dict.fromkeys(way for way in ways if way and UNKNOWN not in way)
     return [way for way in unique if tokenizer.decode(way) == normal]
-
-
-@lru_cache(maxsize=8)
-def _spaces(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The id of the piece that is a space and nothing else, if there is one."""
-    return tuple(number for number in range(tokenizer.size) if tokenizer.piece(number) == SPACE)[:1]

@@ -80,21 +80,17 @@ _OTHER_CODES = {
 
 
 _CODE = re.compile(r"[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8})*(?:\.[A-Za-z0-9-]+)?(?:@[A-Za-z0-9]+)?")
-_LONGEST_CODE = 35  # as long as BCP 47 asks software to take
+_MAX_CODE_LENGTH = 35  # as long as BCP 47 asks software to take
 
 
-def _read_table() -> dict[str, Language]:
-    entries = [(script, *entry.split(" ", 1)) for script, names in _BY_SCRIPT.items() for entry in names.split(", ")]
-    return {code: Language(code, name, script) for script, code, name in sorted(entries, key=lambda entry: entry[1])}
-
-
-LANGUAGES: Mapping[str, Language] = MappingProxyType(_read_table())
+_ENTRIES = sorted((*entry.split(" ", 1), script) for script, names in _BY_SCRIPT.items() for entry in names.split(", "))
+LANGUAGES: Mapping[str, Language] = MappingProxyType({entry[0]: Language(*entry) for entry in _ENTRIES})
 """All languages of the table by their codes, in the order of the codes."""
 
 
 def is_language_code(text: str) -> bool:
     """Whether a text has the shape of a code: of BCP 47 (`zh-Hant-TW`) or POSIX (`sr_RS.UTF-8@latin`)."""
-    return len(text) <= _LONGEST_CODE and _CODE.fullmatch(text) is not None
+    return len(text) <= _MAX_CODE_LENGTH and _CODE.fullmatch(text) is not None
 
 
 def is_known_language(code: str) -> bool:

@@ -125,12 +125,6 @@ class _Added(NamedTuple):
     """From this character on no phrase can begin."""
 
 
-@lru_cache(maxsize=8)
-def unwritten(tokenizer: Tokenizer, phrases: tuple[str, ...]) -> "Unwritten":
-    """The reader of a tokeniser's texts that finds these phrases; one for all sentences, since it remembers much."""
-    return Unwritten(tokenizer, phrases)
-
-
 class Unwritten:
     """Reads a text and reports where it would contain one of these phrases between word boundaries.
 
@@ -141,9 +135,17 @@ class Unwritten:
         self._spelling = spelling_of(tokenizer)
         self._children: list[dict[str, int]] = [{}]
         self._is_whole = [False]
-        for phrase in phrases:
-            for form in _forms(phrase, tokenizer.normaliser):
-                self._add(form)
+        # A phrase may be spelled as the model's text is normalised, and with letters and their accents apart.
+        normal = {normaliser(phrase) for phrase in phrases for normaliser in (Normaliser(), tokenizer.normaliser)}
+        for form in (normal | {unicodedata.normalize("NFD", form) for form in normal}) - {""}:
+            node = _ROOT
+            for character in form:
+                if character not in self._children[node]:
+                    self._children[node][character] = len(self._children)
+                    self._children.append({})
+                    self._is_whole.append(False)
+                node = self._children[node][character]
+            self._is_whole[node] = True
         self._added: dict[str, _Added] = {}
 
     def begin(self) -> Reading:
@@ -187,16 +189,6 @@ class Unwritten:
     def _has_whole(self, begun: tuple[int, ...]) -> bool:
         return any(self._is_whole[node] for node in begun)
 
-    def _add(self, phrase: str) -> None:
-        node = _ROOT
-        for character in phrase:
-            if character not in self._children[node]:
-                self._children[node][character] = len(self._children)
-                self._children.append({})
-                self._is_whole.append(False)
-            node = self._children[node][character]
-        self._is_whole[node] = True
-
     def _add_text(self, text: str) -> _Added:
         characters: list[tuple[str, Sort]] = []
         for character in text:
@@ -212,16 +204,8 @@ class Unwritten:
         return self._added[text]
 
 
-def _forms(phrase: str, normaliser: Normaliser) -> set[str]:
-    """How a phrase may be spelled: as the model's text is normalised, and with letters and their accents apart."""
-    normal = {Normaliser()(phrase), normaliser(phrase)} - {""}
-    return normal | {unicodedata.normalize("NFD", form) for form in normal}
-
-
-@lru_cache(maxsize=8)
-def word_borders(tokenizer: Tokenizer) -> "WordBorders":
-    """The borders of words in a tokeniser's texts; one for all sentences, since it remembers much."""
-    return WordBorders(tokenizer)
+unwritten = lru_cache(maxsize=8)(Unwritten)
+"""The reader that finds these phrases in a tokeniser's texts; one for all sentences, since it remembers much."""
 
 
 class WordBorders:
@@ -270,3 +254,7 @@ class WordBorders:
             symbols = (symbol for symbol in range(self._symbols) if symbol != END)
             self._inner[place] = frozenset(symbol for symbol in symbols if not self.may_end(place, symbol))
         return self._inner[place]
+
+
+word_borders = lru_cache(maxsize=8)(WordBorders)
+"""The borders of words in a tokeniser's texts; one for all sentences, since it remembers much."""

@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from seqloom.text.normalise import NO_BREAKS
 from seqloom.text.words import Span, word_spans
@@ -81,34 +81,30 @@ def take_out(line: str) -> Tagged:
     """Separate a line from its tags. Where a tag leaves two spaces, or one before a mark, one is removed."""
     plain: list[str] = []
     tags: list[Tag] = []
-    end = 0
-    for start, stop in _tag_spans(line):
+    end, last_comment, found = 0, line.rfind("-->"), _TAG.search(line)
+    while found:
+        start, stop = found.span()
+        if found[0] == "<!--":
+            if last_comment < stop:  # it never ends, so it is text
+                found = _TAG.search(line, stop)
+                continue
+            stop = line.index("-->", stop) + len("-->")
         _append(plain, line[end:start], tags)
         before, after = line[max(0, start - 1) : start], line[stop : stop + 1]
         is_parted = not before or before.isspace(), not after or after.isspace()
         tags.append(Tag(line[start:stop], len(plain), *is_parted, is_touching=bool(tags) and start == end))
-        end = stop
+        end, found = stop, _TAG.search(line, stop)
     _append(plain, line[end:], tags)
     return Tagged("".join(plain), _nest(tags))
-
-
-def _tag_spans(line: str) -> Iterator[Span]:
-    last_comment = line.rfind("-->")
-    end = 0
-    while found := _TAG.search(line, end):
-        end = found.end()
-        if found[0] == "<!--":
-            if last_comment < end:
-                continue  # it never ends, so it is text
-            end = line.index("-->", end) + len("-->")
-        yield found.start(), end
 
 
 def _append(plain: list[str], more: str, tags: list[Tag]) -> None:
     """Append the text after tags to the text before them."""
     if more and tags and tags[-1].place == len(plain):
         if not plain or plain[-1] != " ":
-            if plain and more[0].isalnum() and _has_break(tags, len(plain)):
+            # One of the last tags, those at this place, may part words.
+            last = takewhile(lambda tag: tag.place == len(plain), reversed(tags))
+            if plain and more[0].isalnum() and any((_parts(tag.text)[1] or tag.text) in _BREAKS for tag in last):
                 plain.append(" ")
         elif more[0] == " ":
             more = more.lstrip(" ")
@@ -120,16 +116,6 @@ def _append(plain: list[str], more: str, tags: list[Tag]) -> None:
                     break
                 tags[number] = replace(tags[number], place=len(plain))
     plain.extend(more)
-
-
-def _has_break(tags: Sequence[Tag], place: int) -> bool:
-    """Whether one of the last tags, those at this place, parts words."""
-    for tag in reversed(tags):
-        if tag.place != place:
-            return False
-        if (_parts(tag.text)[1] or tag.text) in _BREAKS:
-            return True
-    return False
 
 
 def _nest(tags: Iterable[Tag]) -> tuple[TagNode, ...]:
@@ -187,10 +173,8 @@ def place_tags(
     `target_spans` are the places of the words of the translation; source words are those of the line without tags after
     it was normalised.
     """
-    words = _TagPositions(tagged, normalise)
-    placement = _Placement(words, links, target_spans, translation=translation)
-    text = _spell(_lay_out(tagged.nodes, translation, placement))
-    return Placed(text, placement.has_guessed)
+    placement = _Placement(_TagPositions(tagged, normalise), links, target_spans, translation=translation)
+    return Placed(_spell(_lay_out(tagged.nodes, translation, placement)), placement.has_guessed)
 
 
 def _end_of_words(text: str) -> int:
@@ -208,9 +192,26 @@ class _TagPositions:
         ends = list(accumulate(end - begin for begin, end in word_spans(normal)))
         self.count = len(ends)
         self._begins, self._ends = [0, *ends[:-1]] if ends else [], ends
-        self._letters = _letters_before(tagged, normalise)
         line = tagged.plain.rstrip()
         self._marks = _end_of_words(line) if _end_of_words(line) < len(line) else len(tagged.plain)
+        self._letters: dict[int, int] = {}
+        """How many letters of the normalised line precede each position of a tag."""
+        # The line is normalised piece by piece. What composes with the letter before it, such as an accent, is never
+        # at the beginning of a piece, so that together they are what the line becomes as a whole.
+        plain, places, left = tagged.plain, set[int](), list(tagged.nodes)
+        while left:
+            node = left.pop()
+            places |= {tag.place for tag in (node.tag, node.closing) if tag is not None}
+            left += node.children
+        done = letters = 0
+        for place in sorted(places):
+            end = max(place, done)
+            while end < len(plain) and _composes(plain[end]):
+                end += 1
+            piece = normalise(plain[done:end])
+            letters += len(piece) - piece.count(" ")
+            self._letters[place] = letters
+            done = end
 
     def is_behind_marks(self, tag: Tag) -> bool:
         """Whether a tag follows the marks that end the line, as in "Done. %s"."""
@@ -228,41 +229,12 @@ class _TagPositions:
         return before > 0 and letters < self._ends[before - 1]
 
 
-def _letters_before(tagged: Tagged, normalise: Callable[[str], str]) -> dict[int, int]:
-    """How many letters of the normalised line precede each position of a tag.
-
-    The line is normalised piece by piece. What composes with the letter before it, such as an accent, is never at the
-    beginning of a piece, so that together they are what the line becomes as a whole.
-    """
-    plain, counts = tagged.plain, {}
-    done = letters = 0
-    for place in sorted({tag.place for tag in _all_tags(tagged.nodes)}):
-        end = max(place, done)
-        while end < len(plain) and _composes(plain[end]):
-            end += 1
-        piece = normalise(plain[done:end])
-        letters += len(piece) - piece.count(" ")
-        counts[place] = letters
-        done = end
-    return counts
-
-
 def _composes(character: str) -> bool:
     """Whether a character can become one with that before it, in any Unicode form, or vanishes."""
     if character in NO_BREAKS:
         return True
     first = unicodedata.normalize("NFKD", character)[0]
     return unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"  # Hangul vowels and finals
-
-
-def _all_tags(nodes: Sequence[TagNode]) -> Iterator[Tag]:
-    left = list(nodes)
-    while left:
-        node = left.pop()
-        yield node.tag
-        if node.closing is not None:
-            yield node.closing
-            left += node.children
 
 
 class _Placement:
@@ -377,57 +349,36 @@ def _lay_out(nodes: Sequence[TagNode], translation: str, placement: _Placement) 
 
 
 def _level(nodes: Sequence[TagNode], inside: Span, placement: _Placement, *, closing: Tag | None = None) -> _Level:
-    begin, end = inside
-    wanted = [each for run in _runs(nodes) for each in _places(run, inside, placement)]
-    # One key for a run, and a sort that keeps the order of equals: nothing comes between what touches.
-    in_order = sorted(wanted, key=lambda each: each.key)
-    return _Level(iter([(each.node, each.span) for each in in_order]), begin, end, closing)
+    """Where the nodes of a level belong.
 
-
-@dataclass(frozen=True)
-class _Wanted:
-    """A node, where it would like to be, and where the run that it moves with begins."""
-
-    node: TagNode
-    span: Span
-    key: int
-
-
-def _runs(nodes: Sequence[TagNode]) -> Iterator[list[TagNode]]:
-    """Neighbours that touch each other."""
-    run: list[TagNode] = []
-    for node in nodes:
-        if run and not node.tag.is_touching:
-            yield run
-            run = []
-        run.append(node)
-    if run:
-        yield run
-
-
-def _places(run: Sequence[TagNode], inside: Span, placement: _Placement) -> list[_Wanted]:
-    """Where the tags of a run belong: next to the last pair before them, or else the first, that has words.
-
-    Such pairs go where their words went. A run without one goes to one place, by the space before its first.
+    Neighbours that touch each other are a run. Its pairs with words go where their words went, its tags next to the
+    last such pair before them, or else the first. A run without one goes to one place, by the space before its first.
     """
-    around = [placement.around(node) for node in run]
-    first = next((span for span in around if span is not None), None)
-    if first is None:
-        place = placement.point(run[0].tag) or placement.guess(inside)
-        return [_Wanted(node, place, place[0]) for node in run]
-    wanted: list[_Wanted] = []
-    at, key = first, first[0]  # those before a pair make way as it does, so they have its span
-    for node, span in zip(run, around, strict=True):
-        if span is not None:
-            at, key = span, span[0]
-        wanted.append(_Wanted(node, at, key))
-        if span is not None:
-            at = span[1], span[1]
-    return wanted
+    runs: list[list[TagNode]] = []
+    for node in nodes:
+        if runs and node.tag.is_touching:
+            runs[-1].append(node)
+        else:
+            runs.append([node])
+    wanted: list[tuple[TagNode, Span, int]] = []  # a node, its span, and where the run that it moves with begins
+    for run in runs:
+        around = [placement.around(node) for node in run]
+        first = next((span for span in around if span is not None), None)
+        at = first or placement.point(run[0].tag) or placement.guess(inside)
+        key = at[0]  # those before a pair make way as it does, so they have its span
+        for node, span in zip(run, around, strict=True):
+            if span is not None:
+                at, key = span, span[0]
+            wanted.append((node, at, key))
+            if span is not None:
+                at = span[1], span[1]
+    # One key for a run, and a sort that keeps the order of equals: nothing comes between what touches.
+    in_order = sorted(wanted, key=lambda each: each[2])
+    return _Level(iter([(node, span) for node, span, _ in in_order]), *inside, closing)
 
 
 def _spell(tokens: Iterable[str | Tag]) -> str:
-    """Text and tags as one string; single tags keep the spaces that they had."""
+    """Text and tags as one string; single tags keep the spaces that they had, also to their neighbours."""
     parts: list[str] = []
     pending: list[Tag] = []
     for token in [*(token for token in tokens if token != ""), ""]:
@@ -438,24 +389,19 @@ def _spell(tokens: Iterable[str | Tag]) -> str:
             is_alone = any(_is_standing_alone(tag) for tag in pending)
             if is_alone and pending[0].has_space_before and parts and not parts[-1].endswith(" "):
                 parts.append(" ")
-            parts += _side_by_side(pending)
+            for before, tag in zip([None, *pending], pending, strict=False):
+                if before is not None and not tag.is_touching:
+                    had_space = before.has_space_after and tag.has_space_before
+                    # Two tags must not become one when the word between them is missing.
+                    alone = _is_standing_alone(before), _is_standing_alone(tag)
+                    parts.append(" " if all(alone) or (had_space and any(alone)) else "")
+                parts.append(tag.text)
             is_closed = token[:1] in _NO_SPACE_BEFORE | {" "}
             if is_alone and pending[-1].has_space_after and token and not is_closed:
                 parts.append(" ")
             pending = []
         parts.append(token)
     return "".join(parts)
-
-
-def _side_by_side(tags: Sequence[Tag]) -> Iterator[str]:
-    """Tags with no words between them; single ones keep the space to their neighbour."""
-    for before, tag in zip([None, *tags], tags, strict=False):
-        if before is not None and not tag.is_touching:
-            had_space = before.has_space_after and tag.has_space_before
-            # Two tags must not become one when the word between them is missing.
-            alone = _is_standing_alone(before), _is_standing_alone(tag)
-            yield " " if all(alone) or (had_space and any(alone)) else ""
-        yield tag.text
 
 
 def _is_standing_alone(tag: Tag) -> bool:

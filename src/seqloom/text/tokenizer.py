@@ -5,7 +5,7 @@ import json
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -394,6 +394,14 @@ class Tokenizer:
         """The piece of an id."""
         self._require_known([number])
         return self._kind.pieces[number]
+
+    def id_of(self, piece: str) -> int | None:
+        """The id of a piece; None if there is none."""
+        return self._ids.get(piece)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {piece: number for number, piece in enumerate(self.vocabulary)}
 
     def _require_known(self, ids: Sequence[int]) -> None:
         if ids and not (min(ids) >= 0 and max(ids) < self.size):

@@ -77,7 +77,15 @@ _byte_of = {piece: byte for byte, piece in enumerate(BYTE_PIECES)}
 
 def word_spans(text: str) -> list[Span]:
     """The places of the words of a normalised text."""
-    return [span for word in _spans(text, split_words(text)) for span in _characters_if_unspaced(text, word)]
+    spans: list[Span] = []
+    for begin, end in _spans(text, split_words(text)):
+        borders = [
+            at
+            for at in range(begin + 1, end)
+            if (_is_unspaced(text[at - 1]) or _is_unspaced(text[at])) and unicodedata.category(text[at])[0] != "M"
+        ]
+        spans += zip([begin, *borders], [*borders, end], strict=True)
+    return spans
 
 
 def piece_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
@@ -135,13 +143,3 @@ def _fill(spans: list[Span], place: int, end: int, unknown: int) -> int:
         spans.append((place, stop))
         place = stop
     return place
-
-
-def _characters_if_unspaced(text: str, span: Span) -> list[Span]:
-    begin, end = span
-    borders = [
-        at
-        for at in range(begin + 1, end)
-        if (_is_unspaced(text[at - 1]) or _is_unspaced(text[at])) and unicodedata.category(text[at])[0] != "M"
-    ]
-    return list(zip([begin, *borders], [*borders, end], strict=True))

@@ -12,11 +12,12 @@ there is no filling.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from seqloom.text.formats.placeholders import (
     MAX_ENCLOSED_LENGTH,
+    Placeholder,
     count_placeholders,
     find_placeholders,
     is_too_long,
@@ -62,13 +63,6 @@ class CannotCarry(Exception):
     """A segment that cannot be translated; the message is the reason, which continues "left untranslated:"."""
 
 
-@dataclass
-class _Doubts:
-    """Whether a filling needs review."""
-
-    is_any: bool = False
-
-
 class Carrier:
     """The lines of a segment that are to be translated, and the way back.
 
@@ -81,14 +75,14 @@ class Carrier:
             raise CannotCarry(f"braces or a comment in the text have more than {MAX_ENCLOSED_LENGTH:,} characters")
         mark = _unused(content)
         self._parts: list[_Unit | str | Code] = []
-        self._holds_text = False
+        self._holds_text = self._needs_review = False
         for run in self._runs(content):
             self._parts += _parts_of(run, mark)
         self._stand_in = re.compile(f"</?[A-Za-z0-9]+ {mark}[0-9]+/?>")
 
-    def _runs(self, content: Content) -> Iterator[list["str | Code | _Fixed"]]:
+    def _runs(self, content: Content) -> Iterator[list[str | Code | Placeholder]]:
         """The pieces between borders, and the borders, in two lists."""
-        run: list[str | Code | _Fixed] = []
+        run: list[str | Code | Placeholder] = []
         for piece in content:
             if isinstance(piece, Code):
                 if piece.kind == "border":
@@ -103,14 +97,14 @@ class Carrier:
                 self._holds_text |= each.holds_text
                 run.append(piece[done : each.start])
                 done = each.end
-                if each.is_line_end and not _is_wrapped(piece, each.start, each.end):
+                # A line end inside a sentence, after a word or comma and before a lower-case letter, is not a border.
+                before, after = piece[each.start - 1 : each.start], piece[each.end : each.end + 1]
+                if each.is_line_end and not ((before.isalnum() or before == ",") and after.islower()):
                     yield run
-                    yield [_Fixed(each.text, True)]
+                    yield [each]
                     run = []
-                elif each.is_tag:
-                    run.append(each.text)
                 else:
-                    run.append(_Fixed(each.text, each.parts_words))
+                    run.append(each.text if each.is_tag else each)
             run.append(piece[done:])
         yield run
 
@@ -121,22 +115,22 @@ class Carrier:
 
     def filling(self, renderings: Iterable[Rendering], *, normalise: Callable[[str], str] = str) -> Filling | None:
         """The segment in the other language, given the translations of its lines; None if it cannot be trusted."""
-        doubts = _Doubts(self._holds_text)
+        self._needs_review = self._holds_text
         made = list(renderings)
         texts = [self._clean(each.text) for each in made]
         if not all(texts):
             return None
         units = [part for part in self._parts if isinstance(part, _Unit)]
         carried = [
-            list(self._restored(self._carried(unit, each, normalise, doubts), unit))
+            list(self._restored(self._carried(unit, each, normalise), unit))
             for unit, each in zip(units, made, strict=True)
         ]
-        content = self._in_order(self._whole(carried), doubts)
+        content = self._in_order(self._whole(carried))
         if not self._has_all(content):
             # Text and placeholders have become something else together: they are kept apart, at the end.
-            doubts.is_any = True
+            self._needs_review = True
             content = self._whole([[text, *self._apart(unit.raw)] for unit, text in zip(units, texts, strict=True)])
-        return Filling(content, doubts.is_any) if self._has_all(content) else None
+        return Filling(content, self._needs_review) if self._has_all(content) else None
 
     def _has_all(self, content: Content) -> bool:
         return has_all_of(self._content, content, is_format=self._is_format)
@@ -151,18 +145,19 @@ class Carrier:
             pieces += [part.before, *next(given), part.after] if isinstance(part, _Unit) else [part]
         return _joined(pieces)
 
-    def _carried(self, unit: _Unit, rendering: Rendering, normalise: Callable[[str], str], doubts: _Doubts) -> str:
+    def _carried(self, unit: _Unit, rendering: Rendering, normalise: Callable[[str], str]) -> str:
         """A translation with stand-ins where its codes belong."""
         text, spans, links = rendering.text.translate(_ONE_LINE), rendering.target_spans, rendering.links
         if count_placeholders(text, is_format=self._is_format):  # of the model's own making: it was shown none
             text, spans, links = self._clean(text), (), ()
-            doubts.is_any = True
+            self._needs_review = True
         if unit.tagged.nodes and not links:
-            spans, links = _diagonal(normalise(unit.tagged.plain), text)
-            doubts.is_any = True
-        doubts.is_any |= not rendering.is_whole
+            # Links by place alone, for want of better ones: word i of I is linked to word i J / I of J.
+            words, spans = len(word_spans(normalise(unit.tagged.plain))), word_spans(text)
+            links = [(at, at * len(spans) // words) for at in range(words)] if spans else []
+            self._needs_review = True
         placed = place_tags(unit.tagged, text, target_spans=spans, links=links, normalise=normalise)
-        doubts.is_any |= placed.is_guessed
+        self._needs_review |= placed.is_guessed or not rendering.is_whole
         return placed.text.strip()
 
     def _restored(self, text: str, unit: _Unit) -> Iterator[str | Code]:
@@ -195,73 +190,54 @@ class Carrier:
                 done, is_touching = each.end, not each.is_line_end
             is_touching = is_touching and done == len(piece)
 
-    def _in_order(self, content: Content, doubts: _Doubts) -> Content:
+    def _in_order(self, content: Content) -> Content:
         """Placeholders that take their values by their order, in the order of the source, with those they touch."""
         find = partial(_slots, is_format=self._is_format)
-        wanted = [slot.text for slot in find(self._content, with_neighbours=False)]
+        wanted = [slot.text for _, slot in find(self._content, with_neighbours=False)]
         slots = list(find(content, with_neighbours=False))
-        found = [slot.text for slot in slots]
+        found = [slot.text for _, slot in slots]
         if wanted == found or Counter(wanted) != Counter(found):
             return content
-        doubts.is_any = True
-        runs = [slot.text for slot in find(self._content, with_neighbours=True)]
+        self._needs_review = True
+        runs = [slot.text for _, slot in find(self._content, with_neighbours=True)]
         places = list(find(content, with_neighbours=True))
-        if Counter(runs) == Counter(slot.text for slot in places):
+        if Counter(runs) == Counter(slot.text for _, slot in places):
             wanted, slots = runs, places
         edits: dict[int, list[Edit]] = {}
-        for text, slot in zip(wanted, slots, strict=True):
-            edits.setdefault(slot.piece, []).append(Edit(slot.start, slot.end, text))
+        for text, (number, slot) in zip(wanted, slots, strict=True):
+            edits.setdefault(number, []).append(replace(slot, text=text))
         return tuple(
             apply_edits(piece, edits[number]) if isinstance(piece, str) and number in edits else piece
             for number, piece in enumerate(content)
         )
 
 
-@dataclass(frozen=True)
-class _Fixed:
-    """A placeholder in text."""
+def _slots(content: Content, *, is_format: bool, with_neighbours: bool) -> Iterator[tuple[int, Edit]]:
+    """Placeholders that take their values by their order, alone or with all others that they touch.
 
-    text: str
-    parts_words: bool
-
-
-@dataclass(frozen=True)
-class _Slot:
-    """The position of a placeholder that takes its value by its order."""
-
-    piece: int
-    start: int
-    end: int
-    text: str
-
-
-def _slots(content: Content, *, is_format: bool, with_neighbours: bool) -> Iterator[_Slot]:
-    """Placeholders that take their values by their order, alone or with all others that they touch."""
+    Each is an edit that would change nothing, with the number of its piece.
+    """
     for number, piece in enumerate(content):
         if isinstance(piece, Code):
             continue
         start, end, is_ordered = 0, -1, False
-        for each in find_placeholders(piece, is_format=is_format):
-            if not with_neighbours or each.start != end or each.is_line_end or each.is_tag:
+        for each in (*find_placeholders(piece, is_format=is_format), None):
+            if each is None or not with_neighbours or each.start != end or each.is_line_end or each.is_tag:
                 if is_ordered:
-                    yield _Slot(number, start, end, piece[start:end])
-                start, is_ordered = each.start, False
-            end = -1 if each.is_line_end or each.is_tag else each.end
-            is_ordered = is_ordered or _ORDERED.fullmatch(each.text) is not None
-        if is_ordered:
-            yield _Slot(number, start, end, piece[start:end])
+                    yield number, Edit(start, end, piece[start:end])
+                start, is_ordered = each.start if each else 0, False
+            if each is not None:
+                end = -1 if each.is_line_end or each.is_tag else each.end
+                is_ordered = is_ordered or _ORDERED.fullmatch(each.text) is not None
 
 
 def has_all_of(source: Content, target: Content, *, is_format: bool = False) -> bool:
     """Whether two contents have the same codes and placeholders, each as often."""
-    return _inventory(source, is_format=is_format) == _inventory(target, is_format=is_format)
-
-
-def _inventory(content: Content, *, is_format: bool) -> Counter[str | Code]:
-    found: Counter[str | Code] = Counter()
-    for piece in _joined(content):
-        found.update([piece] if isinstance(piece, Code) else count_placeholders(piece, is_format=is_format))
-    return found
+    inventories = Counter[str | Code](), Counter[str | Code]()
+    for content, found in zip((source, target), inventories, strict=True):
+        for piece in _joined(content):
+            found.update([piece] if isinstance(piece, Code) else count_placeholders(piece, is_format=is_format))
+    return inventories[0] == inventories[1]
 
 
 def _joined(pieces: Iterable[str | Code]) -> Content:
@@ -290,13 +266,7 @@ def _unused(content: Content) -> str:
     return unused
 
 
-def _is_wrapped(text: str, start: int, end: int) -> bool:
-    """Whether a line end is inside a sentence: after a word or comma, before a lower-case letter."""
-    before, after = text[start - 1 : start], text[end : end + 1]
-    return (before.isalnum() or before == ",") and after.islower()
-
-
-def _parts_of(run: Sequence[str | Code | _Fixed], mark: str) -> "list[_Unit | str | Code]":
+def _parts_of(run: Sequence[str | Code | Placeholder], mark: str) -> "list[_Unit | str | Code]":
     """One unit, with the spaces around it; one without letters is not changed."""
     line: list[str] = []
     originals: dict[str, str | Code] = {}
@@ -305,15 +275,15 @@ def _parts_of(run: Sequence[str | Code | _Fixed], mark: str) -> "list[_Unit | st
         if isinstance(piece, str):
             line.append(piece)
             continue
-        name = "br" if isinstance(piece, _Fixed) and piece.parts_words else "c"
+        name = "br" if isinstance(piece, Placeholder) and piece.parts_words else "c"
         kind = piece.kind if isinstance(piece, Code) else "alone"
         if isinstance(piece, Code) and kind in ("open", "close"):
             name = names.setdefault(piece.name, f"c{len(names)}")
         opening, closing = "</" if kind == "close" else "<", ">" if kind in ("open", "close") else "/>"
         stand_in = f"{opening}{name} {mark}{len(originals)}{closing}"
-        originals[stand_in] = piece.text if isinstance(piece, _Fixed) else piece
+        originals[stand_in] = piece.text if isinstance(piece, Placeholder) else piece
         line.append(stand_in)
-    raw = _joined(piece.text if isinstance(piece, _Fixed) else piece for piece in run)
+    raw = _joined(piece.text if isinstance(piece, Placeholder) else piece for piece in run)
     text = "".join(line)
     core = text.strip()
     tagged = take_out(core)
@@ -321,11 +291,3 @@ def _parts_of(run: Sequence[str | Code | _Fixed], mark: str) -> "list[_Unit | st
         return list(raw)
     at = text.index(core)
     return [_Unit(text[:at], tagged, text[at + len(core) :], originals, raw)]
-
-
-def _diagonal(source: str, target: str) -> tuple[list[Span], list[tuple[int, int]]]:
-    """Links by place alone, for want of better ones: word i of I is linked to word i J / I of J."""
-    words, spans = len(word_spans(source)), list(word_spans(target))
-    if not words or not spans:
-        return spans, []
-    return spans, [(at, at * len(spans) // words) for at in range(words)]

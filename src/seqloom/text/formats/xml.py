@@ -28,11 +28,21 @@ MAX_DEPTH = 500
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""")
 _BEGINNINGS = {"utf-16-le": (b"\xff\xfe", b"<\0"), "utf-16-be": (b"\xfe\xff", b"\0<"), "utf-8": (b"\xef\xbb\xbf",)}
 """By which an encoding is known, whatever the file declares: a mark, or the first character as the parser knows it."""
+_NAME = re.compile(r"<([^\s/>]+)")
 _ATTRIBUTE = re.compile(r"""\s+([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
 _REFERENCE = re.compile(r"&(?:#([0-9]+)|#x([0-9A-Fa-f]+)|([A-Za-z]+));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_QUOTED = re.compile(r"""("[^"]*"|'[^']*')|<!--.*?-->|<\?.*?\?>|([\[\]>])""", re.DOTALL)
+_TOKEN = re.compile(
+    r"""(?P<text> [^<]++ )
+    | (?P<cdata> <!\[CDATA\[ .*? \]\]> )
+    | (?P<other> <!-- .*? --> | <\? .*? \?>
+        | <! (?: [^]["'<>] | "[^"]*+" | '[^']*+'
+            | \[ (?: <!-- .*? --> | <\? .*? \?> | "[^"]*+" | '[^']*+' | [^]"'] )*+ \] )*+ > )  # with inner declarations
+    | (?P<close> </ [^>]*+ > )
+    | (?P<open> < (?: [^"'>]++ | "[^"]*+" | '[^']*+' )*+ > )""",
+    re.VERBOSE | re.DOTALL,
+)
 
 
 class Target(Protocol):
@@ -98,28 +108,22 @@ def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
                 yield
         parser.close()
     except DefusedXmlException as error:
-        raise DataError(
-            problems=[
-                Problem(
-                    f"the file declares entities or refers to other files, which is not read ({type(error).__name__})",
-                    str(path),
-                    parser.parser.CurrentLineNumber,
-                )
-            ]
-        ) from error
+        what = f"the file declares entities or refers to other files, which is not read ({type(error).__name__})"
+        raise _unreadable(what, path, parser.parser.CurrentLineNumber) from error
     except ParseError as error:
         line, column = error.position
-        message = str(error).split(": line ")[0]
-        raise DataError(problems=[Problem(f"not well-formed XML: {message}", str(path), line, column + 1)]) from error
+        raise _unreadable(f"not well-formed XML: {str(error).split(': line ')[0]}", path, line, column + 1) from error
     except _TooDeep as error:
-        line = parser.parser.CurrentLineNumber
-        raise DataError(
-            problems=[Problem(f"more than {MAX_DEPTH} elements inside each other", str(path), line)]
-        ) from error
+        what = f"more than {MAX_DEPTH} elements inside each other"
+        raise _unreadable(what, path, parser.parser.CurrentLineNumber) from error
     except (LookupError, ValueError) as error:
-        message = "the encoding that the XML declares cannot be read; convert the file to UTF-8"
-        raise DataError(problems=[Problem(message, str(path), 1)]) from error
+        what = "the encoding that the XML declares cannot be read; convert the file to UTF-8"
+        raise _unreadable(what, path, 1) from error
     yield
+
+
+def _unreadable(message: str, path: Path, line: int, column: int | None = None) -> DataError:
+    return DataError(problems=[Problem(message, str(path), line, column)])
 
 
 # --- the tree --------------------------------------------------------------------------------------------------------
@@ -169,40 +173,26 @@ def read_tree(path: Path) -> tuple[Script, Element]:
     for _ in parse_xml(path):
         pass
     data = read_whole(path)
-    script = decoded(data, _encoding(data), path)
-    return script, _build(script.text)
-
-
-def _encoding(data: bytes) -> str:
-    for name, beginnings in _BEGINNINGS.items():
-        if data.startswith(beginnings):
-            return name
-    found = _DECLARED.match(data[:1000])
-    return found[1].decode("ascii").lower() if found else "utf-8"
-
-
-def _build(text: str) -> Element:
-    root: Element | None = None
-    opened: list[Element] = []
+    declared = _DECLARED.match(data[:1000])
+    encoding = next((name for name, beginnings in _BEGINNINGS.items() if data.startswith(beginnings)), None)
+    script = decoded(data, encoding or (declared[1].decode("ascii").lower() if declared else "utf-8"), path)
+    text, roots, opened = script.text, list[Element](), list[Element]()
     for kind, start, end in tokens(text, 0, len(text)):
-        if kind == "open" or kind == "empty":
+        if kind in ("open", "empty"):
             element = _element(text, start, end)
-            if opened:
-                opened[-1].children.append(element)
-            root = root or element
+            (opened[-1].children if opened else roots).append(element)
             if kind == "empty":
                 element.inner_end = element.end = end
             else:
                 opened.append(element)
         elif kind == "close":
-            opened[-1].inner_end, opened[-1].end = start, end
-            opened.pop()
-    assert root is not None
-    return root
+            element = opened.pop()
+            element.inner_end, element.end = start, end
+    return script, roots[0]
 
 
 def _element(text: str, start: int, end: int) -> Element:
-    found = re.compile(r"<([^\s/>]+)").match(text, start)
+    found = _NAME.match(text, start)
     assert found is not None
     attributes = {}
     at = found.end()
@@ -214,51 +204,9 @@ def _element(text: str, start: int, end: int) -> Element:
 
 def tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
     """The tokens between two positions of well-formed XML: open, close, empty, text, cdata, and other for the rest."""
-    at = start
-    while at < end:
-        if text[at] != "<":
-            stop = text.find("<", at, end)
-            stop = end if stop < 0 else stop
-            yield "text", at, stop
-        elif text.startswith("<!--", at):
-            stop = text.index("-->", at) + 3
-            yield "other", at, stop
-        elif text.startswith("<![CDATA[", at):
-            stop = text.index("]]>", at) + 3
-            yield "cdata", at, stop
-        elif text.startswith("<?", at):
-            stop = text.index("?>", at) + 2
-            yield "other", at, stop
-        elif text.startswith("<!", at):
-            stop = _end_of_declaration(text, at)
-            yield "other", at, stop
-        else:
-            stop = _end_of_tag(text, at)
-            kind = "close" if text[at + 1] == "/" else "empty" if text[stop - 2] == "/" else "open"
-            yield kind, at, stop
-        at = stop
-
-
-def _end_of_tag(text: str, at: int) -> int:
-    quote = ""
-    while True:
-        at += 1
-        if quote:
-            at = text.index(quote, at)
-            quote = ""
-        elif text[at] in "\"'":
-            quote = text[at]
-        elif text[at] == ">":
-            return at + 1
-
-
-def _end_of_declaration(text: str, at: int) -> int:
-    depth = 0
-    for found in _QUOTED.finditer(text, at + 2):
-        if found[2] == ">" and depth == 0:
-            return found.end()
-        depth += {"[": 1, "]": -1}.get(found[2] or "", 0)
-    raise AssertionError("the parser has let an open declaration pass")
+    for found in _TOKEN.finditer(text, start, end):
+        kind = found.lastgroup or ""
+        yield "empty" if kind == "open" and text[found.end() - 2] == "/" else kind, found.start(), found.end()
 
 
 def unescape(text: str) -> str:
