@@ -6,9 +6,10 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntFlag
+from functools import partial
 from itertools import groupby, pairwise
 
-from seqloom.doctor.faults import Describe, Fault, Kind, counted, grade, numbers_where, touched
+from seqloom.doctor.faults import Fault, Kind, counted, grade, numbers_where, touched
 from seqloom.doctor.survey import Survey
 from seqloom.text.scripts import MAX_SCANNED_CHARACTERS, script_of, scripts_of
 
@@ -294,12 +295,8 @@ def has_question_inside(text: str) -> bool:
 def _look_at_one(text: str) -> int:
     found = 0
     if not text.isprintable():
-        for pattern, odd in (
-            (_CONTROL, Odd.CONTROL),
-            (_ZERO_WIDTH, Odd.ZERO_WIDTH),
-            (_bidi(text), Odd.BIDI),
-            (_SPACES, Odd.SPACE),
-        ):
+        patterns = _CONTROL, _ZERO_WIDTH, _bidi(text), _SPACES
+        for pattern, odd in zip(patterns, (Odd.CONTROL, Odd.ZERO_WIDTH, Odd.BIDI, Odd.SPACE), strict=True):
             if pattern.search(text):
                 found |= odd
         if "\ufeff" in text:
@@ -341,11 +338,11 @@ def _differ_in_numbers(source: str, target: str) -> bool:
     one, other = _NUMBER.findall(source), _NUMBER.findall(target)
     if not one or not other or sorted(one) == sorted(other):
         return False
-    return sorted(map(_digits, one)) != sorted(map(_digits, other))
-
-
-def _digits(number: str) -> str:
-    return "".join(str(unicodedata.digit(sign)) for sign in number if sign.isdigit())
+    plain = [
+        sorted("".join(str(unicodedata.digit(sign)) for sign in number if sign.isdigit()) for number in side)
+        for side in (one, other)
+    ]
+    return plain[0] != plain[1]
 
 
 def is_left_open(text: str) -> bool:
@@ -377,56 +374,21 @@ def repair_characters(text: str) -> str:
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 _GROUPS: tuple[tuple[Kind, int, str, str, float], ...] = (
-    (
-        "garbled",
-        Odd.MOJIBAKE | Odd.REPLACEMENT | Odd.CONTROL,
-        "Garbled characters",
-        "--fix garbled undoes double encodings and removes control characters; U+FFFD cannot be recovered",
-        0.0,
-    ),
-    (
-        "invisible",
-        Odd.ZERO_WIDTH | Odd.BIDI | Odd.MARK | Odd.SPACE,
-        "Invisible characters",
-        "--fix invisible removes them and normalises spaces",
-        0.05,
-    ),
-    (
-        "spelling",
-        Odd.ENTITY | Odd.DECOMPOSED | Odd.MIXED,
-        "Non-standard spelling of characters",
-        "--fix spelling decodes entities and composes accents (NFC)",
-        0.05,
-    ),
-    (
-        "numbers",
-        Odd.NUMBERS,
-        "Numbers that differ between the sides",
-        "check some of them: units and times of day may differ, years should not",
-        0.05,
-    ),
-    (
-        "brackets",
-        Odd.BRACKETS,
-        "Unclosed brackets or quotes on one side",
-        "often a sentence that was split on one side only",
-        0.05,
-    ),
-    (
-        "markup",
-        Odd.TAG,
-        "HTML tags in the text",
-        "--fix markup removes them; keep them if translations should contain them",
-        0.005,
-    ),
-    (
-        "one-sided",
-        Odd.ADDRESS | Odd.EMOJI | Odd.NOTE,
-        "Addresses, emoji or notes on one side only",
-        "a model learns to insert or drop them; --fix one-sided drops the pairs",
-        0.01,
-    ),
-)
+    ("garbled", Odd.MOJIBAKE | Odd.REPLACEMENT | Odd.CONTROL, "Garbled characters",
+     "--fix garbled undoes double encodings and removes control characters; U+FFFD cannot be recovered", 0.0),
+    ("invisible", Odd.ZERO_WIDTH | Odd.BIDI | Odd.MARK | Odd.SPACE, "Invisible characters",
+     "--fix invisible removes them and normalises spaces", 0.05),
+    ("spelling", Odd.ENTITY | Odd.DECOMPOSED | Odd.MIXED, "Non-standard spelling of characters",
+     "--fix spelling decodes entities and composes accents (NFC)", 0.05),
+    ("numbers", Odd.NUMBERS, "Numbers that differ between the sides",
+     "check some of them: units and times of day may differ, years should not", 0.05),
+    ("brackets", Odd.BRACKETS, "Unclosed brackets or quotes on one side",
+     "often a sentence that was split on one side only", 0.05),
+    ("markup", Odd.TAG, "HTML tags in the text",
+     "--fix markup removes them; keep them if translations should contain them", 0.005),
+    ("one-sided", Odd.ADDRESS | Odd.EMOJI | Odd.NOTE, "Addresses, emoji or notes on one side only",
+     "a model learns to insert or drop them; --fix one-sided drops the pairs", 0.01),
+)  # fmt: skip
 
 
 def examine_characters(survey: Survey) -> list[Fault]:
@@ -443,13 +405,12 @@ def examine_characters(survey: Survey) -> list[Fault]:
             if odd & bits and ((survey.odd & odd) != 0).any()
         ]
         sentence = f"{touched(len(lines), len(survey))}: {'; '.join(parts)}"
-        faults.append(Fault(kind, severity, title, sentence, advice, survey.split, lines, describe=_describer(bits)))
+        faults.append(
+            Fault(kind, severity, title, sentence, advice, survey.split, lines, describe=partial(_describe, bits=bits))
+        )
     return faults
 
 
-def _describer(bits: int) -> Describe:
-    def describe(source: str, target: str) -> str:
-        found = look_at_characters(source, target) & bits
-        return ", ".join(NAMES[odd] for odd in Odd if odd & found)
-
-    return describe
+def _describe(source: str, target: str, *, bits: int) -> str:
+    found = look_at_characters(source, target) & bits
+    return ", ".join(NAMES[odd] for odd in Odd if odd & found)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -117,9 +118,29 @@ def diagnose(
     for corpus in corpora.values():
         for sentence in corpus.notices:
             notice(listener, sentence)
-    splits, sample = _look(corpora, listener)
-    near_leaks = _look_for_near_leaks(corpora, listener)
-    forecasts = _forecasts(splits, sample)
+    # Every split is read twice: the first pass collects statistics, the second judges each line.
+    splits, sample = list[Split](), TextSample(len(corpora["train"]))
+    for name, corpus in corpora.items():
+        counts = sample.counts if name == "train" else (Counts.none(), Counts.none())
+        report = _progress(listener, f"reading {name}", len(corpus))
+        keep = sample.keep if name == "train" else _counter(counts)
+        survey = survey_lines(corpus, split=name, keep=keep, progress=report)
+        if name == "train":
+            models = sample.learn(survey, report=lambda what: listener(Event("phase", {"what": what})))
+        reference = splits[0].languages if splits else None
+        judging = partial(_judging, listener, name, len(corpus))
+        splits.append(judge_split(survey, corpus, models, counts=counts, reference=reference, begin=judging))
+    texts = {name: corpus for name, corpus in corpora.items() if name != "train"}
+    near_leaks = NearLeaks.none(len(corpora["train"]))
+    if texts:
+        report = _progress(listener, f"searching train for lines of {' and '.join(texts)}", len(corpora["train"]))
+        near_leaks = find_near_leaks(corpora["train"], texts, total=len(corpora["train"]), progress=report)
+    # What of each other split will be unknown; without any, of lines held out of the training text.
+    others = [(split.name, split.counts) for split in splits[1:]] or [(HELD_OUT, sample.held_out)]
+    forecasts = tuple(
+        Forecast(name, *(forecast_side(known, side) for known, side in zip(sample.counts, counts, strict=True)))
+        for name, counts in others
+    )
     source, target = languages
     declared = [(source, target) if source and target else languages_from(paths) for _, paths in named]
     faults = [fault for split, pair in zip(splits, declared, strict=True) for fault in _examine(split, splits[0], pair)]
@@ -132,36 +153,6 @@ def diagnose(
     sizing = choose_sizes(facts_of(corpora["train"], declared[0] or (None, None)), RunConfig().model)
     examples = _examples(ordered, corpora)
     return Diagnosis(tuple(splits), ordered, judge(ordered), forecasts, sizing, examples, near_leaks)
-
-
-def _look_for_near_leaks(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> NearLeaks:
-    train = corpora["train"]
-    others = {name: corpus for name, corpus in corpora.items() if name != "train"}
-    if not others:
-        return NearLeaks.none(len(train))
-    report = _progress(listener, f"searching train for lines of {' and '.join(others)}", len(train))
-    return find_near_leaks(train, others, total=len(train), progress=report)
-
-
-def _look(corpora: Mapping[str, ParallelCorpus], listener: Listener) -> tuple[list[Split], TextSample]:
-    """Read every split twice: the first pass collects statistics, the second judges each line."""
-    train = corpora["train"]
-    sample = TextSample(len(train))
-    report = _progress(listener, "reading train", len(train))
-    survey = survey_lines(train, split="train", keep=sample.keep, progress=report)
-    models = sample.learn(survey, report=lambda what: listener(Event("phase", {"what": what})))
-    judging = _judging(listener, "train", len(train))
-    splits = [judge_split(survey, train, models, counts=sample.counts, reference=None, begin=judging)]
-    for name, corpus in corpora.items():
-        if name == "train":
-            continue
-        counts = Counts.none(), Counts.none()
-        report = _progress(listener, f"reading {name}", len(corpus))
-        survey = survey_lines(corpus, split=name, keep=_counter(counts), progress=report)
-        judging = _judging(listener, name, len(corpus))
-        reference = splits[0].languages
-        splits.append(judge_split(survey, corpus, models, counts=counts, reference=reference, begin=judging))
-    return splits, sample
 
 
 def _counter(counts: tuple[Counts, Counts]) -> Callable[[Line, list[str], list[str]], None]:
@@ -180,8 +171,8 @@ def _progress(listener: Listener, what: str, everything: int) -> Callable[[int],
     return report
 
 
-def _judging(listener: Listener, name: str, everything: int) -> Callable[[str], Callable[[int], None]]:
-    return lambda what: _progress(listener, f"judging the {what} of {name}", everything)
+def _judging(listener: Listener, name: str, everything: int, what: str) -> Callable[[int], None]:
+    return _progress(listener, f"judging the {what} of {name}", everything)
 
 
 def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> Iterator[Fault]:
@@ -208,16 +199,6 @@ def _examine(split: Split, train: Split, declared: tuple[str, str] | None) -> It
         yield from examine_leakage(reference, survey)
     yield from examine_characters(survey)
     yield from examine_accents(survey, split.wording, split.usual_wording)
-
-
-def _forecasts(splits: Sequence[Split], sample: TextSample) -> tuple[Forecast, ...]:
-    """A forecast for each split other than the training text, or for lines held out of it."""
-    known = sample.counts
-    others = [(split.name, split.counts) for split in splits[1:]] or [(HELD_OUT, sample.held_out)]
-    return tuple(
-        Forecast(name, forecast_side(known[0], counts[0]), forecast_side(known[1], counts[1]))
-        for name, counts in others
-    )
 
 
 def _examples(faults: Sequence[Fault], corpora: Mapping[str, ParallelCorpus]) -> dict[tuple[str, int], Line]:

@@ -25,7 +25,7 @@ from seqloom.text.scripts import main_script, scripts_of, words_of
 ORDER = 4
 ALPHA = 4.0
 BITS = 20
-LONGEST = 300
+MAX_LINE_CHARACTERS = 300
 """Maximum number of characters used of a line."""
 
 _SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
@@ -65,7 +65,7 @@ class CharacterModel:
 def encode(lines: Sequence[str]) -> tuple[UInt32[np.ndarray, " codes"], Int64[np.ndarray, " lines"]]:
     """Characters of all lines one after another, each line after ORDER − 1 line ends; and where the lines begin."""
     before = "\n" * (ORDER - 1)
-    texts = [before + line[:LONGEST].lower() for line in lines]
+    texts = [before + line[:MAX_LINE_CHARACTERS].lower() for line in lines]
     joined = "".join(texts)
     if not joined.isascii():
         # Treat all kinds of spaces equally.
@@ -87,16 +87,14 @@ def _places(codes: UInt32[np.ndarray, " codes"]) -> Iterator[Int64[np.ndarray, "
 
 # Scripts: lines in a script that is not that of their side.
 
-MAIN = 0.2
+MIN_SCRIPT_SHARE = 0.2
 """Minimum share of a side's letters for a script to belong to it; Japanese has two such scripts."""
 
 
 def main_scripts(letters: Mapping[str, int]) -> tuple[str, ...]:
     """The scripts that a side is written in, the most frequent first."""
-    total = sum(letters.values())
-    return tuple(
-        name for name, count in sorted(letters.items(), key=lambda item: -item[1]) if count >= MAIN * max(1, total)
-    )
+    least = MIN_SCRIPT_SHARE * max(1, sum(letters.values()))
+    return tuple(name for name, count in sorted(letters.items(), key=lambda item: -item[1]) if count >= least)
 
 
 def examine_scripts(survey: Survey, reference: Survey) -> list[Fault]:
@@ -133,7 +131,7 @@ def examine_scripts(survey: Survey, reference: Survey) -> list[Fault]:
     )
 
 
-APART = 0.15
+MIN_ODDS = 0.15
 """Minimum median difference between the two sides in nats per character; below it they are indistinguishable."""
 
 MARGIN, TOTAL = 0.12, 6.0
@@ -142,13 +140,13 @@ MARGIN, TOTAL = 0.12, 6.0
 CLEAR = 0.3
 """Minimum share of the usual evidence for a line by itself: names look like either side."""
 
-NEAR, FEWEST_NEAR = 3, 2
+NEAR, MIN_SWAPPED_NEAR = 3, 2
 """Size of the neighbourhood, and how many clearly swapped lines it needs for a less clear line to count as swapped."""
 
-STRANGE = 7.0
+MAX_DEVIATIONS = 7.0
 """Robust standard deviations below the usual fit at which a line fits neither side."""
 
-SHORTEST = 25
+MIN_CHARACTERS = 25
 """Minimum number of characters to judge how well a line fits."""
 
 
@@ -222,7 +220,7 @@ def decide(
     names fit neither side, and fit one of them better by chance.
     """
     usual_odds = _middle(reference.source_odds), _middle(reference.target_odds)
-    are_apart = min(usual_odds) >= APART
+    are_apart = min(usual_odds) >= MIN_ODDS
     swapped, other = np.zeros(len(survey), bool), np.zeros(len(survey), bool)
     is_full = (survey.blank == 0) & (survey.copies == 0)
     if are_apart:
@@ -235,7 +233,7 @@ def decide(
     ):
         usual = _middle(known)
         spread = 1.4826 * _middle(np.abs(known - usual))
-        strange = strange | (fit < usual - STRANGE * max(spread, 0.05)) & (side.characters >= SHORTEST)
+        strange = strange | (fit < usual - MAX_DEVIATIONS * max(spread, 0.05)) & (side.characters >= MIN_CHARACTERS)
     return Verdicts(swapped, other, strange & is_full & ~swapped & ~other, are_apart)
 
 
@@ -249,7 +247,7 @@ def _find_swapped(
     wrong, clearly_wrong, clearly_right = [], [], []
     sides = (languages.source_odds, languages.target_odds), (survey.source, survey.target)
     for odds, side, middle, has_words in zip(*sides, usual, has_other_words, strict=True):
-        lengths = np.minimum(side.characters, LONGEST)
+        lengths = np.minimum(side.characters, MAX_LINE_CHARACTERS)
         wrong.append((odds < -MARGIN) & (odds * lengths < -TOTAL))
         clearly_wrong.append(wrong[-1] & (odds < -CLEAR * middle) & has_words)
         clearly_right.append(odds > CLEAR * middle)
@@ -259,7 +257,7 @@ def _find_swapped(
     perhaps = (wrong[0] & wrong[1]) | ((wrong[0] | wrong[1]) & (both < -3 * MARGIN))
     perhaps &= has_other_words[0] | has_other_words[1]
     near = np.convolve(clearly.astype(float), np.ones(2 * NEAR + 1))[NEAR : NEAR + len(clearly)]
-    swapped = clearly | (perhaps & (near > FEWEST_NEAR - 0.5))
+    swapped = clearly | (perhaps & (near > MIN_SWAPPED_NEAR - 0.5))
     return swapped, (clearly_wrong[0] & clearly_right[1]) | (clearly_wrong[1] & clearly_right[0])
 
 

@@ -17,7 +17,7 @@ from seqloom.doctor.faults import Fault, counted, grade, numbers_where, percenta
 from seqloom.doctor.survey import Survey
 from seqloom.text.scripts import words_of
 
-FEWEST_WORDS = 5
+MIN_LEAKED_WORDS = 5
 """Shorter lines repeat by chance: `Yes.` and `Thank you.` are not leaks."""
 
 
@@ -52,10 +52,10 @@ def examine_leakage(train: Survey, other: Survey) -> list[Fault]:
 
 def leaks(train: Survey, other: Survey) -> tuple[Bool[np.ndarray, " lines"], Bool[np.ndarray, " lines"]]:
     """Which lines of another split are in the training text: as pairs, and with one side only."""
-    is_full = (other.blank == 0) & (np.maximum(other.source.words, other.target.words) >= FEWEST_WORDS)
+    is_full = (other.blank == 0) & (np.maximum(other.source.words, other.target.words) >= MIN_LEAKED_WORDS)
     pair = np.isin(other.pairs, train.pairs) & is_full
-    source = np.isin(other.source.keys, train.source.keys) & (other.source.words >= FEWEST_WORDS)
-    target = np.isin(other.target.keys, train.target.keys) & (other.target.words >= FEWEST_WORDS)
+    source = np.isin(other.source.keys, train.source.keys) & (other.source.words >= MIN_LEAKED_WORDS)
+    target = np.isin(other.target.keys, train.target.keys) & (other.target.words >= MIN_LEAKED_WORDS)
     return pair, (source | target) & is_full & ~pair
 
 
@@ -70,10 +70,10 @@ def leaked_into(train: Survey, others: list[Survey]) -> Bool[np.ndarray, " lines
 
 # --- near leaks ------------------------------------------------------------------------------------------------------
 
-FEWEST_NEAR = 6
+MIN_NEAR_WORDS = 6
 """Words that both sides must have: short sentences differ in one word by chance."""
 
-MOST_WORDS, MOST_LINES = 200, 20_000
+MAX_LINE_WORDS, MAX_LINES = 200, 20_000
 """Words of a line and lines of a split that are compared: each costs some hundred bytes for each word."""
 
 _MASK = (1 << 64) - 1
@@ -104,7 +104,11 @@ def find_near_leaks(
         for line in lines:
             lengths[name] = line.number
             source, target = words_of(line.source), words_of(line.target)
-            if line.number <= MOST_LINES and FEWEST_NEAR <= len(source) <= MOST_WORDS and len(target) >= FEWEST_NEAR:
+            if (
+                line.number <= MAX_LINES
+                and MIN_NEAR_WORDS <= len(source) <= MAX_LINE_WORDS
+                and len(target) >= MIN_NEAR_WORDS
+            ):
                 for code in _codes(source):
                     places.setdefault(code, []).append(len(known))
                 known.append((name, line.number, source, target))
@@ -112,7 +116,7 @@ def find_near_leaks(
     is_leaked = np.zeros(total, bool)
     for line in train:
         source = words_of(line.source)
-        if FEWEST_NEAR - 1 <= len(source) <= MOST_WORDS:
+        if MIN_NEAR_WORDS - 1 <= len(source) <= MAX_LINE_WORDS:
             for at in {at for code in _codes(source) if code in places for at in places[code]}:
                 name, number, *words = known[at]
                 differences = _difference(source, words[0]), _difference(words_of(line.target), words[1])

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,14 +81,12 @@ def forecast_side(known: Counts, other: Counts) -> SideForecast:
     total = max(1, other.words.total())
     rank = {word: at for at, word in enumerate(ranked)}
     sizes = [*(size for size in SIZES if size < len(ranked)), len(ranked)]
-    missing = [_share_beyond(rank, other.words, size) / total for size in sizes]
+    missing = [
+        sum(count for word, count in other.words.items() if rank.get(word, size) >= size) / total for size in sizes
+    ]
     new = Counter({sign: count for sign, count in other.characters.items() if sign not in known.characters})
     share = new.total() / max(1, other.characters.total())
     return SideForecast(tuple(zip(sizes, missing, strict=True)), share, tuple(sign for sign, _ in new.most_common(20)))
-
-
-def _share_beyond(rank: Mapping[str, int], words: Counter[str], size: int) -> int:
-    return sum(count for word, count in words.items() if rank.get(word, size) >= size)
 
 
 def examine_unknown(forecast: Forecast) -> list[Fault]:
@@ -101,21 +99,18 @@ def examine_unknown(forecast: Forecast) -> list[Fault]:
     ]
     if not parts:
         return []
+    name = "held-out lines" if forecast.split == HELD_OUT else forecast.split
     is_much = max(side.characters for _, side in sides) > MANY_CHARACTERS
     return [
         Fault(
             "unknown",
             "fix" if is_much else "note",
-            f"Characters of {_named(forecast.split)} missing from the training text",
+            f"Characters of {name} missing from the training text",
             f"unknown to any vocabulary made from it: {'; '.join(parts)}",
             "text.byte_fallback=true encodes them as bytes; or add training text that contains them",
             forecast.split,
         )
     ]
-
-
-def _named(split: str) -> str:
-    return "held-out lines" if split == HELD_OUT else split
 
 
 def _displayed(signs: Sequence[str]) -> str:

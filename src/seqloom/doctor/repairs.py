@@ -4,7 +4,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from io import TextIOWrapper
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -166,11 +165,14 @@ def _write_parts(
             streams = [stack.enter_context(open_output(folder / path.name)) for path in paths[part]]
             for number, (line, repaired, what, kind) in enumerate(steps, start=1):
                 if repaired is not None:
-                    _write(repaired, streams)
+                    texts = repaired if len(streams) == 2 else ["\t".join(repaired)]
+                    for text, stream in zip(texts, streams, strict=True):
+                        # Reading strips one CR before the line end, so a line that ends in CR needs a second one.
+                        stream.write(text + ("\r\n" if text.endswith("\r") else "\n"))
                 files = corpus.parts[part]  # whose line was dropped or changed
                 if repaired is not None and len(files) == 2:
-                    texts = zip(files, (line.source, line.target), repaired, strict=True)
-                    files = tuple(path for path, old, new in texts if old != new)
+                    changes = zip(files, (line.source, line.target), repaired, strict=True)
+                    files = tuple(path for path, old, new in changes if old != new)
                 yield _Row(number, files, repaired is not None, what, kind)
 
 
@@ -218,12 +220,6 @@ def require_places(outputs: Sequence[Path], *, inputs: Sequence[Path]) -> None:
         require_new(path)
 
 
-def _write(pair: tuple[str, str], streams: Sequence[TextIOWrapper]) -> None:
-    for text, stream in zip(pair if len(streams) == 2 else ["\t".join(pair)], streams, strict=True):
-        # Reading strips one CR before the line end, so a line that ends in CR needs a second one.
-        stream.write(text + ("\r\n" if text.endswith("\r") else "\n"))
-
-
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 Step = tuple[Line, tuple[str, str] | None, str, str]
@@ -244,30 +240,26 @@ class RepairPlan:
     def apply(self, corpus: ParallelCorpus) -> Iterator[Step]:
         """Each line with its repair."""
         for line, find in around(corpus):
-            yield self._apply(line, find)
-
-    def _apply(self, line: Line, find: "Callable[[int], Line | None]") -> Step:
-        number = line.number
-        if number in self.dropped:
-            return line, None, "dropped", self.dropped[number]
-        pair, what, kind = (line.source, line.target), "", ""
-        if number in self.partners:
-            partner = find(self.partners[number])
-            if partner is None or partner.file != line.file:
-                return line, None, "dropped", "misaligned"
-            pair, kind = (line.source, partner.target), "misaligned"
-            what = f"paired with the target {self.partners[number] - number:+d} lines away"
-        if number in self.swapped:
-            pair, what, kind = (pair[1], pair[0]), "sides swapped", "swapped"
-        if number in self.repaired:
-            clean = self._clean(number, pair[0]), self._clean(number, pair[1])
-            if clean != pair:
-                pair, what, kind = (
-                    clean,
-                    "; ".join(filter(None, [what, "characters repaired"])),
-                    kind or self.repaired[number][0],
-                )
-        return line, pair, what, kind
+            number = line.number
+            if number in self.dropped:
+                yield line, None, "dropped", self.dropped[number]
+                continue
+            pair, what, kind = (line.source, line.target), "", ""
+            if number in self.partners:
+                partner = find(self.partners[number])
+                if partner is None or partner.file != line.file:
+                    yield line, None, "dropped", "misaligned"
+                    continue
+                pair, kind = (line.source, partner.target), "misaligned"
+                what = f"paired with the target {self.partners[number] - number:+d} lines away"
+            if number in self.swapped:
+                pair, what, kind = (pair[1], pair[0]), "sides swapped", "swapped"
+            if number in self.repaired:
+                clean = self._clean(number, pair[0]), self._clean(number, pair[1])
+                if clean != pair:
+                    pair, kind = clean, kind or self.repaired[number][0]
+                    what = f"{what}; characters repaired" if what else "characters repaired"
+            yield line, pair, what, kind
 
     def _clean(self, number: int, text: str) -> str:
         """The text repaired according to the faults of its line."""

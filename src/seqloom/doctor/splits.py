@@ -162,19 +162,8 @@ def judge_split(
         aligner = Aligner(corpus, survey, models.alignment, is_swapped=verdicts.is_swapped)
         evidence, segments = aligner.evidence(begin("alignment"))
         runs = aligner.runs(evidence)
-    return Split(
-        survey.split,
-        corpus,
-        survey,
-        counts,
-        languages,
-        wording,
-        models.wording,
-        verdicts,
-        evidence,
-        tuple(runs),
-        segments,
-    )
+    found = evidence, tuple(runs), segments
+    return Split(survey.split, corpus, survey, counts, languages, wording, models.wording, verdicts, *found)
 
 
 def judge_languages(
@@ -245,7 +234,12 @@ class Aligner:
         table[:, -1] = 0.0
         # Blank lines are no evidence for any shift.
         for lines in self._stretches(is_suspicious):
-            self._score_shifts(lines, is_suspicious, table)
+            words, numbers = self._words(lines), np.array([line.number for line in lines])
+            wanted = np.flatnonzero(is_suspicious[numbers - 1])
+            for state, shift in enumerate(SHIFTS):
+                places = wanted[(wanted + shift >= 0) & (wanted + shift < len(lines))]
+                if shift and len(places):
+                    table[numbers[places] - 1, state] = self._weigh(words, lines, places, places + shift)
         return find_runs(table)
 
     def _stretches(self, is_suspicious: Bool[np.ndarray, " lines"]) -> Iterator[list[Line]]:
@@ -264,17 +258,6 @@ class Aligner:
                 stretch = stretch[-2 * MAX_SHIFT :]
         if stretch:
             yield stretch
-
-    def _score_shifts(
-        self, lines: list[Line], is_suspicious: Bool[np.ndarray, " lines"], table: Float32[np.ndarray, "lines states"]
-    ) -> None:
-        words = self._words(lines)
-        numbers = np.array([line.number for line in lines])
-        wanted = np.flatnonzero(is_suspicious[numbers - 1])
-        for state, shift in enumerate(SHIFTS):
-            places = wanted[(wanted + shift >= 0) & (wanted + shift < len(lines))]
-            if shift and len(places):
-                table[numbers[places] - 1, state] = self._weigh(words, lines, places, places + shift)
 
     def _words(self, lines: list[Line]) -> WordLines:
         sources, targets = [], []

@@ -8,7 +8,7 @@ A line has the words of the other side if it has several that the other side has
 
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntFlag
 
@@ -21,21 +21,21 @@ from seqloom.doctor.survey import Survey
 from seqloom.text.languages import FUNCTION_WORDS, recognise
 from seqloom.text.scripts import script_of, words_of
 
-FEWEST_SMALL, SMALL_SHARE, AHEAD = 2, 0.2, 3
+MIN_FUNCTION_WORDS, FUNCTION_WORD_SHARE, AHEAD = 2, 0.2, 3
 """Minimum number of function words of a third language, their share, and their ratio to those of the own side."""
 
 COMMON = 0.01
 """Words above this share belong to a side even if they are function words of another language."""
 
-RAREST, USUAL, SHORTEST = 3, 30, 3
+MIN_ACCENTED, USUAL, MIN_LETTERS = 3, 30, 3
 """Minimum count of an accented word, its minimum ratio to the bare form, and minimum length of the bare form."""
 
-SEEN, RATIO = 3, 2
+MIN_SEEN, RATIO = 3, 2
 """Minimum count of a word on a side, and ratio to the other side, for the word to be typical of it.
 
 A ratio of two still holds where a third of the pairs is swapped."""
 
-FEWEST_ACROSS, LEAD = 2, 2
+MIN_OTHER_WORDS, LEAD = 2, 2
 """Minimum number of different words of the other side in a line, and their ratio to those of its own side.
 
 One is enough in lines of fewer than four words."""
@@ -78,24 +78,20 @@ class Wording:
     def look(self, text: str) -> int:
         """The oddities of a line, as bits of `Odds`."""
         words = words_of(text)
-        found = Odds.THIRD_LANGUAGE if self._is_third_language(words) else 0
+        different = set(words)
+        # Function words of a third language, and hardly any of the own side.
+        counts = Counter(code for word in different if word in self.others for code in self.others[word])
+        own = counts.pop(0, 0)
+        third = max(counts.values(), default=0)
+        found = Odds(0)
+        if third >= max(MIN_FUNCTION_WORDS, FUNCTION_WORD_SHARE * len(words), AHEAD * own):
+            found |= Odds.THIRD_LANGUAGE
         if text.isascii() and not self.lost.isdisjoint(words):
             found |= Odds.LOST_ACCENTS
-        if self._is_other_side(words):
+        fewest = MIN_OTHER_WORDS if len(different) > 3 else 1
+        if len(different & self.across) >= max(fewest, LEAD * len(different & self.own)):
             found |= Odds.OTHER_SIDE
         return int(found)
-
-    def _is_other_side(self, words: Sequence[str]) -> bool:
-        different = set(words)
-        across = len(different & self.across)
-        fewest = FEWEST_ACROSS if len(different) > 3 else 1
-        return across >= max(fewest, LEAD * len(different & self.own))
-
-    def _is_third_language(self, words: Sequence[str]) -> bool:
-        counts = Counter(code for word in set(words) if word in self.others for code in self.others[word])
-        own = counts.pop(0, 0)
-        most = max(counts.values(), default=0)
-        return most >= max(FEWEST_SMALL, SMALL_SHARE * len(words), AHEAD * own)
 
 
 def _typical(words: Mapping[str, int], other: Mapping[str, int]) -> frozenset[str]:
@@ -104,7 +100,7 @@ def _typical(words: Mapping[str, int], other: Mapping[str, int]) -> frozenset[st
     return frozenset(
         word
         for word, count in words.items()
-        if count >= SEEN and count > scale * other.get(word, 0) and any(map(str.isalpha, word))
+        if count >= MIN_SEEN and count > scale * other.get(word, 0) and any(map(str.isalpha, word))
     )
 
 
@@ -123,13 +119,13 @@ def _lost_forms(words: Mapping[str, int]) -> frozenset[str]:
         if not word.isascii() and all(script_of(sign) in ("LATIN", "") for sign in word):
             bare = "".join(sign for sign in unicodedata.normalize("NFD", word) if not unicodedata.combining(sign))
             for form in {bare, "".join(filter(str.isascii, word))}:
-                if form.isascii() and len(form) >= SHORTEST:
+                if form.isascii() and len(form) >= MIN_LETTERS:
                     accented[form] += count
     return frozenset(
         # A count of one may be the line that is being judged.
         form
         for form, count in accented.items()
-        if count >= RAREST and (count >= USUAL * words.get(form, 0) or words[form] == 1)
+        if count >= MIN_ACCENTED and (count >= USUAL * words.get(form, 0) or words[form] == 1)
     )
 
 
