@@ -57,8 +57,6 @@ CARD = "card.json"
 
 AGAIN = "copy the model directory again from where it was made"
 
-_SAID = ("source", "target", "parameters")
-
 _COUNTED = ("pairs", "lines", "tokens", "steps", "target_tokens", "tokens_read", "seconds", "dev_loss")
 
 
@@ -134,7 +132,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def fault_of_card(values: Mapping[str, Any]) -> str | None:
-    """The first thing in the values of a card that is not of its kind, in words; None where all is well."""
+    """The first value of a card that has a wrong type, in words; None if all are valid."""
     for name in ("source", "target"):
         if not isinstance(values.get(name), str | None):
             return f"{name} is not a language"
@@ -150,8 +148,11 @@ def fault_of_card(values: Mapping[str, Any]) -> str | None:
     for name in ("files", "averaged"):
         if not isinstance(trained_on.get(name, []), list):
             return f"trained_on.{name} is not a list"
-    if "output_limit" in trained_on and not _is_output_limit(trained_on["output_limit"]):
-        return f"trained_on.output_limit is {str(trained_on['output_limit'])[:40]!r}, not a factor and a constant"
+    limit = trained_on.get("output_limit", {"factor": 1.0, "constant": 1})
+    factor, constant = (limit.get("factor", 0), limit.get("constant", 0)) if isinstance(limit, dict) else (0, 0)
+    is_limit = _is_number(factor) and 0 < factor <= 100 and type(constant) is int and 0 < constant <= 10_000
+    if not is_limit or len(limit) != 2:
+        return f"trained_on.output_limit is {str(limit)[:40]!r}, not a factor and a constant"
     unfinished = trained_on.get("unfinished", {"step": 0, "steps": 0})
     if not isinstance(unfinished, dict) or not all(_is_number(unfinished.get(name)) for name in ("step", "steps")):
         return "trained_on.unfinished lacks step or steps"
@@ -170,13 +171,6 @@ def _is_score(score: Any) -> bool:
     return is_pair and is_measured and isinstance(score.get("signature"), str)
 
 
-def _is_output_limit(value: Any) -> bool:
-    if not isinstance(value, dict) or set(value) != {"factor", "constant"}:
-        return False
-    factor, constant = value["factor"], value["constant"]
-    return _is_number(factor) and 0 < factor <= 100 and type(constant) is int and 0 < constant <= 10_000
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -185,22 +179,16 @@ def save_model(
     folder: Path, config: RunConfig, *, tokenizers: Tokenizers, weights: Mapping[str, Tensor], card: Card
 ) -> None:
     """Write a model directory atomically; an older one at the same place is replaced."""
-
-    def write(path: Path) -> None:
-        save_file({name: for_disk(tensor) for name, tensor in weights.items()}, path)
-
-    write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
+    tensors = {name: for_disk(tensor) for name, tensor in weights.items()}
+    write_model(folder, config, tokenizers=tokenizers, card=card, write=lambda path: save_file(tensors, path))
 
 
 def save_fitted(
     folder: Path, config: RunConfig, *, tokenizers: Tokenizers, arrays: Mapping[str, np.ndarray], card: Card
 ) -> None:
     """The same for a fitted model."""
-
-    def write(path: Path) -> None:
-        save_arrays({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-
-    write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
+    tidy = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_model(folder, config, tokenizers=tokenizers, card=card, write=lambda path: save_arrays(tidy, path))
 
 
 def write_model(
@@ -215,7 +203,14 @@ def write_model(
         fsync(partial / "model.safetensors")
         tokenizers.save(partial / "text")
         _write_manifest(partial, {"format": card.format, "files": directory_manifest(partial)})
-        _put_in_place(partial, folder)
+        old = None
+        if folder.exists():
+            old = partial_name(folder, mark="before", is_hidden=False)  # `remove_leftovers` can put it back
+            folder.replace(old)
+        partial.replace(folder)
+        fsync(folder.parent)
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         reason = why_unwritten(error, folder.parent, need=None)
         raise SeqloomError(f"the model cannot be written to {folder}: {reason}; make room and try again") from error
@@ -288,12 +283,12 @@ def read_card(folder: Path) -> Card:
     if not isinstance(manifest.get("format"), int) or not isinstance(manifest.get("files"), dict):
         raise ModelError(f"{folder} has an invalid manifest.json: format or files is missing; {_again(folder)}")
     _require_known_format(folder, manifest["format"])
-    unlisted = [name for name in _needed(folder) if name not in manifest["files"]]
-    if unlisted:
-        missing = ", ".join(unlisted)
-        raise ModelError(f"{folder} cannot be checked: its manifest.json does not list {missing}; {_again(folder)}")
-    damage = check_manifest(folder, manifest["files"])
-    if damage:
+    # The files that `load` reads. The description of a tokeniser names the hash of its other file.
+    sides = ("shared",) if (folder / "text" / "shared").is_dir() else ("source", "target")
+    needed = ["config.yaml", "model.json", "model.safetensors", *(f"text/{side}/{DESCRIPTION}" for side in sides)]
+    if unlisted := ", ".join(name for name in needed if name not in manifest["files"]):
+        raise ModelError(f"{folder} cannot be checked: its manifest.json does not list {unlisted}; {_again(folder)}")
+    if damage := check_manifest(folder, manifest["files"]):
         raise ModelError(f"{folder} is damaged: {'; '.join(damage[:3])}; {_again(folder)}")
     values = read_part(folder / "model.json")
     if type(values.get("format")) is int:  # first of all: what a newer format holds is unknown here
@@ -303,7 +298,8 @@ def read_card(folder: Path) -> Card:
 
 def parse_card(values: Mapping[str, Any], path: Path) -> Card:
     known = {name: value for name, value in values.items() if name in Card.__dataclass_fields__}
-    fault = fault_of_card(known) or next((f"{name} is missing" for name in _SAID if name not in known), None)
+    missing = (f"{name} is missing" for name in ("source", "target", "parameters") if name not in known)
+    fault = fault_of_card(known) or next(missing, None)
     if fault:
         raise ModelError(f"{path} is not a valid model card: {fault}; {_again(path.parent)}")
     return Card(**{**known, "scores": tuple(known.get("scores", ()))})
@@ -333,23 +329,6 @@ def _again(folder: Path) -> str:
 def listed_files(folder: Path) -> list[str]:
     """The files that the manifest of a model lists, which `read_card` has then checked."""
     return sorted(read_part(folder / "manifest.json")["files"])
-
-
-def _needed(folder: Path) -> list[str]:
-    """The files that `load` reads. A tokeniser's description names the hash of its other file."""
-    sides = ("shared",) if (folder / "text" / "shared").is_dir() else ("source", "target")
-    return ["config.yaml", "model.json", "model.safetensors", *(f"text/{side}/{DESCRIPTION}" for side in sides)]
-
-
-def _put_in_place(partial: Path, folder: Path) -> None:
-    old = None
-    if folder.exists():
-        old = partial_name(folder, mark="before", is_hidden=False)  # `remove_leftovers` can put it back
-        folder.replace(old)
-    partial.replace(folder)
-    fsync(folder.parent)
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def read_part(path: Path) -> dict[str, Any]:

@@ -3,29 +3,30 @@
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from seqloom.core.config import Config
 from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Pieces, Reason, TextFacts, WordPairs
 from seqloom.core.errors import SeqloomError
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.data.plain_text import TextCorpus
+from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig
 from seqloom.text.languages import find_language
 from seqloom.text.marks import count_words, is_one_word
 from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.tokenizer import Segmentation, word_cutter
 from seqloom.text.tokenizer_training import ALL_CHARACTERS, ALL_WORDS
 
-SAMPLE = 20_000
-"""Lines looked at to learn how long sentences are."""
+SAMPLED_LINES = 20_000
+"""Lines from which the length of sentences is estimated."""
 
-
-CLOSED_SHARE = 0.01
+MIN_TAG_SHARE = 0.01
 """Tags of words are those in at least so many of the lines."""
 
-MOST_LABELS = 200
+MAX_LABELS = 200
 """Different words that may be labels of a class, not words to be spelled."""
 
 
@@ -64,14 +65,18 @@ def settled(sizings: Iterable[Sizing]) -> dict[str, Any]:
 
 def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -> DataFacts:
     """Look at the first lines of a corpus."""
-    sample = list(islice(corpus, SAMPLE))
+    sample = list(islice(corpus, SAMPLED_LINES))
     sides = [line.source for line in sample], [line.target for line in sample]
     characters, words = ([sum(map(of, side)) / max(1, len(side)) for side in sides] for of in (len, count_words))
+    are_unspaced = False
+    for language in filter(None, languages):
+        with suppress(SeqloomError):  # an unknown language
+            are_unspaced |= find_language(language).is_unspaced
     return DataFacts(
         pairs=len(corpus),
         source_characters=characters[0],
         target_characters=characters[1],
-        are_unspaced=any(_is_unspaced(language) for language in languages),
+        are_unspaced=are_unspaced,
         source_words=words[0],
         target_words=words[1],
         alphabet=len(set().union(*sides[0], *sides[1])),
@@ -82,7 +87,7 @@ def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -
 def _word_pairs(sources: Sequence[str], targets: Sequence[str]) -> WordPairs | None:
     """Whether pairs are two words each, or a word and its phones or tags. Labels of a few classes do not count."""
     singles = [side for side in (sources, targets) if _most(" " not in line.strip() for line in side)]
-    is_open = any(len(set(side)) > min(MOST_LABELS, len(side) // 2) for side in singles)
+    is_open = any(len(set(side)) > min(MAX_LABELS, len(side) // 2) for side in singles)
     if not is_open or not all(_most(map(is_one_word, side)) or _are_tagged(side) for side in (sources, targets)):
         return None
     if len(singles) == 2:
@@ -94,7 +99,7 @@ def _word_pairs(sources: Sequence[str], targets: Sequence[str]) -> WordPairs | N
 def _are_tagged(lines: Sequence[str]) -> bool:
     """Whether lines are one word each, with tags of a small set: `run V PST`."""
     known = Counter(word for line in lines for word in set(line.split()))
-    tags = {word for word, count in known.items() if count >= CLOSED_SHARE * len(lines)}
+    tags = {word for word, count in known.items() if count >= MIN_TAG_SHARE * len(lines)}
     return _most(sum(word not in tags for word in line.split()) == 1 for line in lines)
 
 
@@ -198,16 +203,14 @@ def training_reasons(training: Mapping[str, Any], *, falling: str = "as 1/√ste
     steps, checks = training["steps"], training["steps"] // training["validate_every"]
     yield Reason(("training.steps",), f"{steps:,} step{'' if steps == 1 else 's'} at most")
     if checks > training["patience"]:
-        yield Reason(("training.patience",), "an earlier end when the dev loss has stood still for ten validations")
-    yield Reason(
-        ("training.learning_rate", "training.warmup"),
-        f"a learning rate up to {training['learning_rate']:g} over {training['warmup']:,} steps, then falling "
-        f"{falling}",
+        yield Reason(("training.patience",), "an earlier end when the dev loss has not improved for ten validations")
+    rate = (
+        f"a learning rate up to {training['learning_rate']:g} over {training['warmup']:,} steps, then falling {falling}"
     )
+    yield Reason(("training.learning_rate", "training.warmup"), rate)
     if checks >= training["average"]:
-        yield Reason(
-            ("training.average",), "the mean of the last ten checkpoints as the model, if it beats the best one"
-        )
+        mean = "the mean of the last ten checkpoints as the model, if it beats the best one"
+        yield Reason(("training.average",), mean)
 
 
 def passes_text(steps: int, *, per_pass: float) -> str:
@@ -222,15 +225,6 @@ def _at(settings: Mapping[str, Any], path: str) -> Any:
     return settings[section].get(name)
 
 
-def _is_unspaced(code: str | None) -> bool:
-    if code is None:
-        return False
-    try:
-        return find_language(code).is_unspaced
-    except SeqloomError:
-        return False
-
-
 def round_figure(number: float | int) -> int:
     """To two digits that count: 12,345 becomes 12,000."""
     return int(float(f"{number:.1e}"))
@@ -239,33 +233,16 @@ def round_figure(number: float | int) -> int:
 # Models of plain text.
 
 
-class SizesBatches(Protocol):
-    """A task of language modelling, which divides its batches in its own way."""
-
-    @property
-    def kind(self) -> str: ...
-
-    def batch_sizes(self, rows: int, length: int) -> tuple[dict[str, Any], Reason]: ...
-
-
 EXTREMES = (TextFacts(10, 500, 100), TextFacts(40_000, 2_000_000, 450_000), TextFacts(10**8, 6 * 10**9, 10**9))
 """Texts from tiny to huge, to see which choices depend on the text at all."""
 
 
 def text_facts(corpus: TextCorpus, *, segmentation: Segmentation = "words") -> TextFacts:
     """Look at the first lines of a text."""
-    characters = words = count = 0
-    cut = word_cutter(segmentation)
-    for line in corpus:
-        characters, count = characters + len(line.text), count + 1
-        words += 0 if is_blank(line.text) else len(cut(collapse_spaces(line.text)))
-        if count == SAMPLE:
-            break
-    share = len(corpus) / max(1, count)
-    return TextFacts(len(corpus), characters=round(characters * share), words=round(words * share))
-
-
-# --- pieces -----------------------------------------------------------------------------------------------------------
+    lines, cut = [line.text for line in islice(corpus, SAMPLED_LINES)], word_cutter(segmentation)
+    words = sum(len(cut(collapse_spaces(line))) for line in lines if not is_blank(line))
+    share = len(corpus) / max(1, len(lines))
+    return TextFacts(len(corpus), characters=round(sum(map(len, lines)) * share), words=round(words * share))
 
 
 def _pieces_of_text(facts: TextFacts, kind: Pieces, *, most: int, minimum_count: int) -> tuple[dict[str, Any], Reason]:
@@ -290,9 +267,6 @@ def _summary(facts: TextFacts, kind: Pieces) -> str:
     unit = {"word": "words", "char": "characters"}.get(kind, "subword pieces")
     lines = "1 line" if facts.lines == 1 else f"{facts.lines:,} lines"
     return f"{lines}, about {round_figure(facts.tokens(kind)):,} {unit}, so:"
-
-
-# --- models that are trained step by step -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -334,7 +308,7 @@ MIN_VALIDATIONS = 4
 def choose_text_sizes(
     facts: TextFacts,
     model: ModelSettings,
-    task: SizesBatches,
+    task: LanguageModellingConfig | BidirectionalConfig,
     *,
     pieces: Pieces,
     steps: int | None = None,
@@ -354,9 +328,9 @@ def choose_text_sizes(
     text, text_reason = _pieces_of_text(facts, pieces, most=33_000 if tokens < 5_000_000 else 50_000, minimum_count=2)
     sizes = model.sizes_for_text(facts, pieces)
     batch, batch_reason = task.batch_sizes(rows, length)
-    rare = f"a validation every {every:,} steps: reading the dev text more often would take more than "
+    why = f"reading the dev text more often would take more than {VALIDATION_SHARE:.0%} of the tokens"
     rare_reason = Reason(
-        ("training.validate_every", "training.save_every"), f"{rare}{VALIDATION_SHARE:.0%} of the tokens"
+        ("training.validate_every", "training.save_every"), f"a validation every {every:,} steps: {why}"
     )
     training = {
         "steps": steps,

@@ -19,7 +19,7 @@ from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, Value, notice
 from seqloom.core.files import read_json, write_atomically
 from seqloom.core.symbols import RESERVED, UNKNOWN
-from seqloom.data.corpus import HeldOut, Lines, ParallelCorpus, hold_out, hold_out_pairs, open_corpus, sample_lines
+from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, hold_out_pairs, open_corpus, sample_lines
 from seqloom.data.corpus_files import languages_from, parts_of
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
@@ -166,15 +166,28 @@ def open_pairs(
     fingerprints = {"train": train.fingerprint()}
     is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train], formats))
     files = None if is_whole else tuple(str(path) for part in train.parts for path in part)
-    if unknown := _unknown_languages(config):
-        notice(listener, unknown)
+    languages = {"source": config.data.source, "target": config.data.target}
+    if missing := [side for side, language in languages.items() if language is None]:
+        which = "languages are" if len(missing) == 2 else f"{missing[0]} language is"
+        notice(
+            listener,
+            f"the {which} unknown: {', '.join(config.data.train[:2])} do not name them. Without them BLEU finds words "
+            "between spaces, which is wrong for Chinese, Japanese or Thai, text in a wrong language is not reported, "
+            "and the model cannot check the languages of catalogues. Give them, as in: data.source=de data.target=en",
+        )
     if config.data.dev:
         dev = _open(config, config.data.dev, formats=formats, listener=listener)
         fingerprints["dev"] = dev.fingerprint()
         return PairText(train, dev, fingerprints, files)
     hold = hold_out if split == "sources" else hold_out_pairs
     held = hold(train, _held_out(config, len(train)), seed=config.seed)
-    notice(listener, f"no dev files: {_describe_split(held, len(train))}")
+    shared = ", none of whose sources is in the training text"
+    if held.sources is None:
+        shared = "; the training text may have the same sources, so their scores may be too good"
+    elif held.shared_targets:
+        shared = f"; {held.shared_targets:,} of their targets are also in the training text, under other sources"
+    kept = f"{len(held.held):,} of {len(train):,} pairs are held out for validation"
+    notice(listener, f"no dev files: {kept}{shared}")
     return PairText(held.rest, held.held, fingerprints, files)
 
 
@@ -337,21 +350,6 @@ def _open(config: RunConfig, names: Sequence[str], *, formats: Sequence[Format],
     return corpus
 
 
-def _unknown_languages(config: RunConfig) -> str | None:
-    """What is lost without the languages, where neither settings nor file names give them."""
-    given = {"source": config.data.source, "target": config.data.target}
-    missing = [side for side, language in given.items() if language is None]
-    if not missing:
-        return None
-    settings = " ".join(f"data.{side}={example}" for side, example in (("source", "de"), ("target", "en")))
-    which = "languages are" if len(missing) == 2 else f"{missing[0]} language is"
-    return (
-        f"the {which} unknown: {', '.join(config.data.train[:2])} do not name them. Without them BLEU finds words "
-        "between spaces, which is wrong for Chinese, Japanese or Thai, text in a wrong language is not reported, and "
-        f"the model cannot check the languages of catalogues. Give them, as in: {settings}"
-    )
-
-
 def _held_out(config: RunConfig, pairs: int) -> int:
     """Training pairs that are held out for validation: none where there are dev files."""
     if config.data.dev:
@@ -361,13 +359,3 @@ def _held_out(config: RunConfig, pairs: int) -> int:
         few = "1 pair is" if pairs == 1 else f"{pairs} pairs are"
         raise DataError(f"{few} too few to hold some out for validation; give --dev files")
     return count
-
-
-def _describe_split(split: HeldOut, pairs: int) -> str:
-    """What was held out, and what it shares with the rest."""
-    said = f"{len(split.held):,} of {pairs:,} pairs are held out for validation"
-    if split.sources is None:
-        return f"{said}; the training text may have the same sources, so their scores may be too good"
-    if split.shared_targets:
-        return f"{said}; {split.shared_targets:,} of their targets are also in the training text, under other sources"
-    return f"{said}, none of whose sources is in the training text"
