@@ -181,7 +181,7 @@ def test_every_context_sums_to_one(smoothing: Smoothing, lines: list[str], order
     assert (rows[:, [PAD, BEGIN]] == 0).all()
 
 
-def test_discounts_that_cannot_be_estimated_are_told_or_refused() -> None:
+def test_discounts_that_cannot_be_estimated_are_reported_or_refused() -> None:
     text, events = encoded(["a b", "a c"]), list[Event]()
     NGramConfig(order=2).fit(text, listener=events.append)
     notices = [event["message"] for event in events if event.kind == "notice"]

@@ -10,8 +10,7 @@ from seqloom.lab.depth import (
     DeepNetwork,
     DeepSizes,
     draw_spirals,
-    first_to_last,
-    layer_gradients,
+    gradient_ratio,
     loss_after_training,
     phrasebook_text,
     train_characters,
@@ -23,7 +22,7 @@ SKIPS: tuple[Skip, ...] = ("none", "residual", "highway", "dense")
 
 
 def spread(form: DeepForm, depth: int) -> list[float]:
-    return [first_to_last(layer_gradients(form, depth, sizes=DeepSizes(), seed=seed)) for seed in range(4)]
+    return [gradient_ratio(form, depth, sizes=DeepSizes(), seed=seed) for seed in range(4)]
 
 
 @pytest.mark.parametrize("skip", ["residual", "highway", "dense"])

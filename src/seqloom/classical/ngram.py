@@ -57,6 +57,9 @@ LOW_BITS = 0xFFFFFFFF
 _LN10 = math.log(10)
 _TAB, _LF, _RETURN, _SPACE = 9, 10, 13, 32
 
+Contexts = Iterable[Sequence[int] | Integer[np.ndarray, " _"]]
+"""The words before each predicted one."""
+
 Bits = Any
 """Sixty-four bits of a hash; products overflow on purpose."""
 
@@ -479,7 +482,7 @@ class NGramConfig(ModelSettings):
                 smoothed = laplace(levels, alpha=self.alpha)
             case "kneser_ney":
                 smoothed = kneser_ney(levels, prune=self.prune, fallback=self.discount_fallback, listener=listener)
-        return NGram.from_layers(list(layers_of(levels, smoothed)), text.vocabulary)
+        return NGram(*build_trie(list(layers_of(levels, smoothed))), text.vocabulary)
 
     def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> "NGram":
         """The model whose `arrays` these are; they may be mapped files.
@@ -527,11 +530,6 @@ class NGram:
     borders: Int64[np.ndarray, " borders"]
     """Where the nodes of each length begin, and where the last ones end."""
     vocabulary: Sequence[str]
-
-    @staticmethod
-    def from_layers(layers: Sequence[Layer], vocabulary: Sequence[str]) -> "NGram":
-        """The model of these n-grams; single words are the whole vocabulary in its order."""
-        return NGram(*build_trie(layers), vocabulary)
 
     def __repr__(self) -> str:
         return f"NGram(order {self.order}, {self.symbols:,} symbols, {int(self.borders[-1]):,} n-grams)"
@@ -598,16 +596,12 @@ class NGram:
             raise DataError("a text without tokens has no perplexity; pass at least one line")
         return float(np.exp(-self.log_probs(ids).mean()))
 
-    def distribution(
-        self, contexts: Iterable[Sequence[int] | Integer[np.ndarray, " _"]]
-    ) -> Float64[np.ndarray, "contexts symbols"]:
+    def distribution(self, contexts: Contexts) -> Float64[np.ndarray, "contexts symbols"]:
         """P of every symbol after each context. A context that begins its sentence begins with BEGIN."""
         probabilities: np.ndarray = np.exp(self.log_distributions(self.states(contexts)))
         return probabilities
 
-    def states(
-        self, contexts: Iterable[Sequence[int] | Integer[np.ndarray, " _"]]
-    ) -> Int64[np.ndarray, "contexts lengths"]:
+    def states(self, contexts: Contexts) -> Int64[np.ndarray, "contexts lengths"]:
         """The state after each context: the nodes of the n-grams that end it, −1 for none."""
         rows = [np.asarray(context, np.int64)[max(0, len(context) - self.order + 1) :] for context in contexts]
         ids = np.concatenate([*rows, np.empty(0, np.int64)])

@@ -30,6 +30,7 @@ from seqloom.classical.ngram import (
     Layer,
     NGram,
     WordTable,
+    build_trie,
     find_word,
     hash_byte,
 )
@@ -195,7 +196,7 @@ def read_arpa(path: Path) -> NGram:
     layers = None
     while layers is None:
         layers = _layers(sections, vocabulary, path)
-    return NGram.from_layers(layers, vocabulary)
+    return NGram(*build_trie(layers), vocabulary)
 
 
 class _Reader:

@@ -115,17 +115,12 @@ def draw_spirals(
     return 2 * torch.stack([radius * angle.cos(), radius * angle.sin()], 1), labels
 
 
-def layer_gradients(form: DeepForm, depth: int, *, sizes: DeepSizes, seed: int) -> list[float]:
-    """‖∂J/∂f_l‖ for l = 1 … depth before any training, in double precision."""
+def gradient_ratio(form: DeepForm, depth: int, *, sizes: DeepSizes, seed: int) -> float:
+    """r before any training, in double precision: the norm at the first layer as a multiple of that at the last."""
     network, points, labels = _begin(form, depth, sizes=sizes, seed=seed)
     scores, added = network.double()(points.double())
-    gradients = torch.autograd.grad(F.cross_entropy(scores, labels), added)
-    return [float(gradient.norm()) for gradient in gradients]
-
-
-def first_to_last(norms: Sequence[float]) -> float:
-    """r: the norm at the first layer as a multiple of that at the last."""
-    return norms[0] / norms[-1]
+    first, last = torch.autograd.grad(F.cross_entropy(scores, labels), [added[0], added[-1]])
+    return float(first.norm()) / float(last.norm())
 
 
 def loss_after_training(form: DeepForm, depth: int, *, sizes: DeepSizes, seed: int) -> float:
@@ -309,7 +304,7 @@ def _feed_forward(plan: DepthPlan, *, seed: int, say: Say) -> Finding:
     for name, form in FORMS.items():
         for depth in plan.depths:
             ratios[name][depth] = [
-                first_to_last(layer_gradients(form, depth, sizes=plan.sizes, seed=seed_for(seed, "gradients", number)))
+                gradient_ratio(form, depth, sizes=plan.sizes, seed=seed_for(seed, "gradients", number))
                 for number in range(plan.gradient_seeds)
             ]
             losses[name][depth] = [
