@@ -177,7 +177,10 @@ def open_folder(folder: Path, layout: ArrayLayout, *, verify: bool) -> ArrayFold
     if verify and (problems := check_manifest(folder, header["files"])):
         raise damaged(folder, layout, problems[0])
     kinds = layout.arrays(np.dtype(header["ids"]))
-    maps = {name: _map(folder / name) for name in kinds}
+    maps = {}
+    for name in kinds:
+        with (folder / name).open("rb") as file:
+            maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     arrays = {name: np.frombuffer(maps[name], dtype=kind) for name, kind in kinds.items()}
     found = ArrayFolder(arrays, header, tuple(maps.values()))
     for name in kinds if verify else ():
@@ -194,11 +197,6 @@ def open_folder(folder: Path, layout: ArrayLayout, *, verify: bool) -> ArrayFold
 
 def _type_of_ids(symbols: int) -> str:
     return "<u2" if symbols < 1 << 16 else "<u4"
-
-
-def _map(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def borders(lengths: np.ndarray) -> np.ndarray:

@@ -46,36 +46,23 @@ def create(partial: Path, *, place: Path) -> io.FileIO:
     """
     is_old = place.is_file()
     file = io.FileIO(partial, "xb", opener=lambda name, flags: os.open(name, flags, 0o600 if is_old else 0o666))
-    if is_old:
-        try:
-            _copy_permissions(place, partial)
-        except BaseException:
-            file.close()
-            raise
+    if not is_old:
+        return file
+    try:
+        old = place.stat()
+        for user in (old.st_uid, -1) if hasattr(os, "chown") else ():  # only root can change owners
+            with contextlib.suppress(OSError):
+                os.chown(partial, user, old.st_gid)
+                break
+        with contextlib.suppress(PermissionError):  # of a file system without permissions
+            shutil.copystat(place, partial)  # with access lists, where there are some
+        new = partial.stat()
+        if new.st_gid != old.st_gid:  # one group's rights are not another's
+            partial.chmod(stat.S_IMODE(new.st_mode) & ~stat.S_IRWXG | (new.st_mode & stat.S_IRWXO) << 3)
+    except BaseException:
+        file.close()
+        raise
     return file
-
-
-def _copy_permissions(old: Path, new: Path) -> None:
-    has_same_group = _copy_owner(old, new)
-    with contextlib.suppress(PermissionError):  # of a file system without permissions
-        shutil.copystat(old, new)  # with access lists, where there are some
-    if not has_same_group:
-        mode = stat.S_IMODE(new.stat().st_mode)
-        new.chmod(mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3)  # one group's rights are not another's
-
-
-def _copy_owner(old: Path, new: Path) -> bool:
-    """Whether the group is the same afterwards. Only root can change owners; others choose among their groups."""
-    if not hasattr(os, "chown"):  # Windows
-        return True
-    wanted = old.stat()
-    for user in (wanted.st_uid, -1):
-        try:
-            os.chown(new, user, wanted.st_gid)
-        except OSError:
-            continue
-        return True
-    return new.stat().st_gid == wanted.st_gid
 
 
 # JSON files that may come from elsewhere: of bounded size, and an error of two kinds only.
@@ -263,7 +250,11 @@ def unwritten(path: Path, error: OSError, *, need: int | None = None, is_least: 
 
 def why_unwritten(error: Exception, folder: Path, *, need: int | None, is_least: bool = False) -> str:
     """Why something could not be written; where room is lacking, with what it needs, or needs at least, and is free."""
-    number, reason = _number_and_reason(error)
+    number, reason = None, str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        number, reason = error.errno, error.strerror or reason
+    elif found := re.search(r"\(os error (\d+)\)", reason):  # libraries in Rust give the number in their message only
+        number, reason = int(found[1]), os.strerror(int(found[1]))
     needs = "" if need is None else f"it needs {'at least ' if is_least else ''}{need:,} bytes"
     if number in _LIMITED:
         limit = "a limit on the size of files (ulimit -f) or a quota prevents it"
@@ -273,14 +264,6 @@ def why_unwritten(error: Exception, folder: Path, *, need: int | None, is_least:
     with contextlib.suppress(OSError):
         needs = f"{f'{needs} and ' if needs else ''}{shutil.disk_usage(folder).free:,} bytes are free"
     return f"{reason}; {needs}" if needs else reason
-
-
-def _number_and_reason(error: Exception) -> tuple[int | None, str]:
-    """The error number of the system and its words. Libraries in Rust give the number in their message only."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.errno, error.strerror or str(error)
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return (int(found.group(1)), os.strerror(int(found.group(1)))) if found else (None, str(error))
 
 
 def require_folders_above(path: Path) -> None:
