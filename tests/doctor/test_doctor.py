@@ -358,7 +358,7 @@ def test_probabilities_of_characters_add_up_to_one() -> None:
     texts = [f"ab{sign}" for sign in signs]
     codes, starts = encode(texts)
     log_probs = model.log_probs(codes, own=np.zeros(len(codes), np.int64))
-    # Nearly: a few of the 4,096 signs that share what nobody has seen are capitals, which are never asked for.
+    # Nearly: a few of the 4,096 signs that share the unseen probability are capitals, which never occur.
     assert np.exp(log_probs[starts + ORDER + 1]).sum() == pytest.approx(1.0, abs=0.05)
 
 
@@ -600,7 +600,7 @@ def test_lengths_of_shifted_lines_are_those_of_no_pairs() -> None:
     (fault,) = examine_ratios(survey, survey)
     assert fault.lines.tolist() == [10, 110]
     (fault,) = examine_ratios(survey, survey, runs=[LineRun(8, 10, 3), LineRun(105, 112, None)])
-    assert fault.lines.tolist() == [110], "of lines that belong to nothing it is still told"
+    assert fault.lines.tolist() == [110], "unrelated lines are still reported"
 
 
 def test_nothing_of_a_text_reaches_the_page_unseen_or_unescaped() -> None:

@@ -30,7 +30,7 @@ MULTI30K_FALSE_ALARM = 0.002
 """The same of Multi30k."""
 
 RECALL = {"markup": 1.0, "accents": 0.7, "cut": 0.85, "one-sided": 1.0}
-"""The share of planted lines that is found at least; nobody can miss the accent of a word that comes once."""
+"""The share of planted lines that is found at least; the accent of a word that occurs once cannot be missed."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def test_the_log_names_the_files_that_were_changed(tmp_path: Path) -> None:
 
 
 def test_a_dictionary_of_words_and_sounds_is_examined(tmp_path: Path) -> None:
-    """No word comes again, so nothing can be said of the alignment; neither is it refused nor are runs found."""
+    """No word comes again, so the alignment is unknown; the text is not refused and no runs are found."""
     words = [f"{a}{b}{c}{d}" for a in "bdfk" for b in "aeiou" for c in "lmnrst" for d in ("a", "ing", "o", "est")]
     table = tmp_path / "train.tsv"
     for sounds in (lambda word: " ".join(word.upper()), str.upper):
@@ -280,7 +280,7 @@ def test_safe_repairs_do_not_judge_meaning(damaged: Case, tmp_path: Path) -> Non
     assert repaired.reasons["copies"] >= 20
     again = diagnose(list(repaired.files), test=list(damaged.found.splits[1].corpus.parts[0]))
     assert {fault.kind for fault in again.faults} & {"copies", "script", "duplicates", "leakage"} == set()
-    assert "misaligned" in {fault.kind for fault in again.faults}, "what was not asked for stays"
+    assert "misaligned" in {fault.kind for fault in again.faults}, "what was not requested stays"
 
 
 def test_what_was_not_repaired_is_named_with_its_repair(damaged: Case, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ GOLDEN = Grammar(
 def searched(
     stepper: Stepper | None = None, *, seed: int = 1, length: int = 5, **settings: Any
 ) -> tuple[Trace, list[Hypothesis]]:
-    """What a search tells of its candidates, and what it returns."""
+    """What a search records of its candidates, and what it returns."""
     recorder = Recorder()
     chosen = SearchConfig(**{"length_factor": 0.0, "length_constant": 12, **settings})
     (found,) = beam_search(stepper or History(9, seed=seed), sentences([length], seed=seed), chosen, recorder=recorder)

@@ -102,7 +102,7 @@ def test_the_data_of_the_script_are_those_of_the_search() -> None:
     tree = hostile()
     values = json.loads(Page(beam_page(tree, source="x")).scripts[0])
     for place in tree.places:
-        told = values[str(place.node.number)]
-        assert (told["symbol"], told["parent"], told["rank"]) == (place.symbol, place.node.parent, place.rank)
-        assert sum(told["terms"].values()) == pytest.approx(told["score"], abs=1e-12)
-        assert all(values[str(child)]["parent"] == place.node.number for child in told["children"])
+        shown = values[str(place.node.number)]
+        assert (shown["symbol"], shown["parent"], shown["rank"]) == (place.symbol, place.node.parent, place.rank)
+        assert sum(shown["terms"].values()) == pytest.approx(shown["score"], abs=1e-12)
+        assert all(values[str(child)]["parent"] == place.node.number for child in shown["children"])

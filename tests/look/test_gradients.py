@@ -153,9 +153,9 @@ def test_a_whole_step_is_the_one_in_the_middle_of_the_sentence(tmp_path: Path, s
 
 def test_progress_counts_the_pairs(tmp_path: Path) -> None:
     loaded = loaded_model("seq2seq", tmp_path)
-    told: list[int] = []
-    look_at_gradients(loaded, text_pairs(loaded, LINES), progress=told.append)
-    assert told == [1, 2, 3]
+    done: list[int] = []
+    look_at_gradients(loaded, text_pairs(loaded, LINES), progress=done.append)
+    assert done == [1, 2, 3]
 
 
 def test_blank_pairs_are_left_out_and_only_blank_ones_refused(tmp_path: Path) -> None:

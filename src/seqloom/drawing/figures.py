@@ -65,7 +65,7 @@ class Finding:
     data: Mapping[str, Any]
     """Settings and results, all of it such that JSON can hold it."""
     draw: Callable[[], Figure]
-    """The picture, drawn when it is wanted."""
+    """Draws the picture."""
 
 
 def save_finding(finding: Finding, folder: Path) -> list[Path]:

@@ -55,7 +55,7 @@
     for (let at = number; at !== null; at = data[at].parent) numbers.unshift(at);
     return numbers;
   }
-  function tell(number) {
+  function showNode(number) {
     const node = data[number];
     const head = document.createElement("h3");
     head.textContent = way(number).map((at) => data[at].symbol).join(" ");
@@ -89,8 +89,8 @@
     return column[column.indexOf(number) + (key === "ArrowUp" ? -1 : 1)];
   }
   for (const [number, node] of byNumber) {
-    node.addEventListener("pointerenter", () => tell(number));
-    node.addEventListener("focus", () => tell(number));
+    node.addEventListener("pointerenter", () => showNode(number));
+    node.addEventListener("focus", () => showNode(number));
     node.addEventListener("click", () => reach(number));
     node.addEventListener("keydown", (event) => {
       if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"].includes(event.key)) return;
@@ -110,7 +110,7 @@
       go(last);
       const path = new Set(chosen === null ? [] : way(chosen));
       for (const [at, node] of byNumber) node.classList.toggle("faint", chosen !== null && !path.has(at));
-      if (chosen !== null) tell(chosen);
+      if (chosen !== null) showNode(chosen);
     });
   }
 })();
