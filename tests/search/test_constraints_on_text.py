@@ -1,5 +1,7 @@
 """Constraints that ask what symbols mean: what an output must not say, and where the words are that it must hold."""
 
+from collections.abc import Hashable, Mapping
+
 import pytest
 
 from search.outputs import END, LONGEST, A, B, C, Separately, dead_ends, every_output, walked
@@ -37,8 +39,8 @@ def test_what_must_not_be_said_is_not_said_and_no_output_is_left_before_it() -> 
 class Apart(All):
     """`All` without its look at what a text still needs."""
 
-    def _too_late(self, place: tuple[object, ...]) -> set[int]:
-        return set()
+    def unfinished(self, state: tuple[Hashable, ...]) -> Mapping[int, int]:
+        return {}
 
 
 def test_a_stop_does_not_end_an_output_in_what_must_not_be_said() -> None:
@@ -48,7 +50,7 @@ def test_a_stop_does_not_end_an_output_in_what_must_not_be_said() -> None:
 
 
 class NeverAgain(Spaced):
-    """A word that is there cannot be gone on with."""
+    """Nothing can follow a word that is there."""
 
     def after(self, place: str, symbol: int) -> str | None:
         return None if place == "ab" else super().after(place, symbol)
