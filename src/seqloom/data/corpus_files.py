@@ -30,7 +30,7 @@ _TWO_LANGUAGES = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 _NO_LANGUAGE = frozenset({"txt", "raw", "tok", "bpe", "spm", "csv", "src", "trg", "tgt", "ref", "hyp", "out"})
 _HELD_OUT = re.compile(r"(^|[^a-z])(dev|devel|val|valid|validation|test|eval)([^a-z]|$)")
 _TEXT_ENDINGS = frozenset({"", "txt", "text", "raw", "tok", "tokens", "bpe"})
-_SHOWN = 4
+_MAX_SHOWN_FILES = 4
 
 
 def parts_of(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -> list[Part]:
@@ -174,9 +174,10 @@ def pairs_in(
             alone.append(f"{only.name} has no partner {stem}.{target if wanted[0] else source}")
         left_out += [path for language, path in group.items() if language not in (source, target)]
     if alone:
-        more = f" and {len(alone) - _SHOWN} more" if len(alone) > _SHOWN else ""
+        more = f" and {len(alone) - _MAX_SHOWN_FILES} more" if len(alone) > _MAX_SHOWN_FILES else ""
         raise UsageError(
-            f"{folder}: {', '.join(alone[:_SHOWN])}{more}; add the missing files, or move the others away", file=folder
+            f"{folder}: {', '.join(alone[:_MAX_SHOWN_FILES])}{more}; add the missing files, or move the others away",
+            file=folder,
         )
     if not files:
         raise UsageError(f"{folder} holds no files in {source} and {target}; it has {', '.join(found)}", file=folder)
@@ -264,6 +265,6 @@ def _counted(files: Sequence[Path]) -> str:
 def _left_out(files: Sequence[Path]) -> str:
     if not files:
         return ""
-    names = ", ".join(path.name for path in sorted(files)[:_SHOWN])
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    names = ", ".join(path.name for path in sorted(files)[:_MAX_SHOWN_FILES])
+    more = f" and {len(files) - _MAX_SHOWN_FILES} more" if len(files) > _MAX_SHOWN_FILES else ""
     return f"; not read: {names}{more}"

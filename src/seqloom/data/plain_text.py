@@ -209,8 +209,10 @@ def _check(path: Path, reader: LineReader | SideReader, unit: Unit) -> _FileChec
         pieces += 1
         has_text = has_text or not is_blank(text)
     if pieces == 0 and isinstance(reader, SideReader):
-        asked = f" in {reader.language}" if reader.language else ""
-        raise NoTextInLanguageError(f"{path}: no text{asked} among {reader.left_out:,} segments, expected at least one")
+        requested = f" in {reader.language}" if reader.language else ""
+        raise NoTextInLanguageError(
+            f"{path}: no text{requested} among {reader.left_out:,} segments, expected at least one"
+        )
     if pieces == 0:
         what = "empty" if reader.lines == 0 else f"{_count(reader.lines)}, all of them blank"
         raise DataError(problems=[Problem(f"{what}; expected at least one line of text", str(path))])

@@ -23,7 +23,7 @@ NO_BREAKS = ("\ufeff", "\u2060")
 inside when they are concatenated, and the word joiner, which replaces it. They would make their word unknown.
 Other invisible characters carry meaning and stay: joiners (U+200C, U+200D) spell words and emoji, U+200B ends words."""
 
-_LONGEST_MARK_RUN = 200
+_MAX_MARK_RUN = 200
 """Combining marks in a row before one is kept apart: Python sorts each run in quadratic time."""
 
 _GRAPHEME_JOINER = "\u034f"
@@ -86,7 +86,7 @@ def refuse_surrogates(text: str) -> None:
 def _to_form(text: str, form: UnicodeForm) -> str:
     if form == "none":
         return text
-    if len(text) > _LONGEST_MARK_RUN:
+    if len(text) > _MAX_MARK_RUN:
         text = _break_mark_runs(text)
     return unicodedata.normalize("NFC" if form == "nfc" else "NFKC", text)
 
@@ -96,7 +96,7 @@ def _break_mark_runs(text: str) -> str:
     run = 0
     for character in text:
         run = run + 1 if unicodedata.combining(character) else 0
-        if run > _LONGEST_MARK_RUN:
+        if run > _MAX_MARK_RUN:
             characters.append(_GRAPHEME_JOINER)
             run = 1
         characters.append(character)

@@ -238,7 +238,7 @@ def _composes(character: str) -> bool:
 
 
 class _Placement:
-    """Where nodes would like to be in a translation."""
+    """Where the nodes of a line belong in its translation."""
 
     def __init__(
         self, words: _TagPositions, links: Iterable[tuple[int, int]], spans: Sequence[Span], *, translation: str
@@ -287,7 +287,7 @@ class _Placement:
         return place, place
 
     def guess(self, inside: Span) -> Span:
-        """The end of a span, for what would like to be nowhere; before the marks that end the sentence."""
+        """The end of a span, for a tag without a place of its own; before the marks that end the sentence."""
         self.has_guessed = True
         begin, end = inside
         place = self._marks if end == self._length and begin <= self._marks else end
@@ -322,7 +322,7 @@ class _Level:
 
 
 def _lay_out(nodes: Sequence[TagNode], translation: str, placement: _Placement) -> list[str | Tag]:
-    """Text and tags in a row: of those side by side first who would like to begin first."""
+    """Text and tags in a row: of those side by side, the one whose place is first comes first."""
     tokens: list[str | Tag] = []
     levels = [_level(nodes, (0, len(translation)), placement)]
     while levels:
