@@ -120,24 +120,24 @@ class RnnLmConfig(CellOptions):
             projection = None
             if self.tying == "output" and self._embedding_width != self.width:
                 projection = linear(self.width, self._embedding_width)
+            output: Output | AdaptiveOutput
+            if self.output == "adaptive":
+                default = sorted({max(1, symbols.target // 10), max(1, symbols.target // 3)})
+                cutoffs = self.cutoffs or tuple(default)
+                output = AdaptiveOutput(self.width, symbols.target, cutoffs=cutoffs, has_bias=True)
+            else:
+                table = embedding if self.tying == "output" else Embedding(symbols.target, self.width)
+                output = Output(table.weight, has_bias=True, has_log_z=self.learns_log_z)
             model = RnnLm(
                 embedding,
                 layers,
                 projection=projection,
-                output=self._output(embedding),
+                output=output,
                 dropout_rate=self.dropout_rate,
                 dropout_kind=self.dropout_kind,
             )
         reseed(model, seed)
         return model
-
-    def _output(self, embedding: Embedding) -> Output | AdaptiveOutput:
-        symbols = len(embedding.weight)
-        if self.output == "adaptive":
-            cutoffs = self.cutoffs or tuple(sorted({max(1, symbols // 10), max(1, symbols // 3)}))
-            return AdaptiveOutput(self.width, symbols, cutoffs=cutoffs, has_bias=True)
-        weight = embedding.weight if self.tying == "output" else Embedding(symbols, self.width).weight
-        return Output(weight, has_bias=True, has_log_z=self.learns_log_z)
 
 
 class RnnLm(nn.Module):

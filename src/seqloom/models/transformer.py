@@ -301,7 +301,10 @@ class Transformer(nn.Module):
         packing = packing_of(lengths, previous.shape[1])
         # [target tokens, width]
         x = self.decoder.embed(pack(previous, packing), packing.positions, longest=packing.longest)
-        bias = self._causal_bias(packing.longest)
+        bias = None
+        if self.decoder.bias is not None:
+            bias = self.decoder.bias(range(packing.longest), packing.longest)  # [heads, target, target]
+            bias = bias + future(packing.longest, packing.longest, like=bias)
         for layer in self.decoder.layers:
             x = layer(x, packing, bias=bias, memory=memory, memory_packing=memory_packing, memory_mask=memory_mask)
         features: Tensor = self.decoder.norm(x)
@@ -337,12 +340,6 @@ class Transformer(nn.Module):
         sentence are offered.
         """
         return TransformerStepper(self, heads=heads if attention else None, shortlist=shortlist)
-
-    def _causal_bias(self, length: int) -> Float[Tensor, "heads target target"] | None:
-        if self.decoder.bias is None:
-            return None
-        bias: Tensor = self.decoder.bias(range(length), length)
-        return bias + future(length, length, like=bias)
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,11 @@ class Decoder(nn.Module):
     ) -> DecoderState:
         """The state before the first symbol, one row per sentence; without hints, the empty state."""
         rows, cells = len(lengths), self.stack.cells
-        masks = self._draw(rows, like=values)
+        masks: Masks = ()
+        if self.dropout.has_masks:
+            ends = (self.embedding.weight.shape[1], self.join.out_features)
+            embedded, features = (self.dropout.draw(rows, width, like=values) for width in ends)
+            masks = (embedded, *self.stack.climb.draw(rows, like=values), features)
         layers = self.stack.begin(values.new_zeros(rows, len(cells), cells[0].width) if hints is None else hints)
         output = layers[-1][0]
         if self.first is not None:
@@ -229,10 +233,3 @@ class Decoder(nn.Module):
         # [sentences, slots, memory], [sentences, slots, source]
         contexts, weights = self.attention(state.owners.gather(query), state.memory)
         return state.owners.rows_of(contexts), weights
-
-    def _draw(self, rows: int, *, like: Float[Tensor, "*any"]) -> Masks:
-        if not self.dropout.has_masks:
-            return ()
-        ends = (self.embedding.weight.shape[1], self.join.out_features)
-        embedded, features = (self.dropout.draw(rows, width, like=like) for width in ends)
-        return embedded, *self.stack.climb.draw(rows, like=like), features

@@ -127,7 +127,12 @@ class AdaptiveOutput(nn.Module):
     ) -> None:
         super().__init__()
         self.width, self.symbols = width, symbols
-        self.edges = _edges(cutoffs, symbols)
+        self.edges = (*cutoffs, symbols)
+        if not cutoffs or cutoffs[0] < 1 or any(begin >= end for begin, end in pairwise(self.edges)):
+            raise ConfigError(
+                f"the clusters of an adaptive softmax begin at {list(cutoffs)}, but they must be rising ranks between "
+                f"1 and {symbols - 1}, the last of {symbols} symbols, such as [{max(1, symbols // 10)}]"
+            )
         order = torch.arange(symbols) if order is None else order
         if not torch.equal(order.sort().values, torch.arange(symbols)):
             raise ConfigError(f"the order of {symbols} symbols by frequency must name each of them once")
@@ -186,16 +191,6 @@ class _Tail(nn.Module):
     def forward(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows symbols"]:
         scores: Tensor = self.wide(self.narrow(features))
         return scores
-
-
-def _edges(cutoffs: Sequence[int], symbols: int) -> tuple[int, ...]:
-    edges = (*cutoffs, symbols)
-    if not cutoffs or cutoffs[0] < 1 or any(begin >= end for begin, end in pairwise(edges)):
-        raise ConfigError(
-            f"the clusters of an adaptive softmax begin at {list(cutoffs)}, but they must be rising ranks between 1 "
-            f"and {symbols - 1}, the last of {symbols} symbols, such as [{max(1, symbols // 10)}]"
-        )
-    return edges
 
 
 # The cross-entropy of a large softmax, a few rows of scores at a time.

@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx
 
 from seqloom.core.errors import ConfigError, check_known
 from seqloom.nn.bptt.truncation import FULL, Truncation, run_cell
-from seqloom.nn.cells.cell import Cell, CellState, check_lengths
+from seqloom.nn.cells.cell import Cell, CellState, Inputs, Lengths, check_lengths
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.init import xavier_uniform
 from seqloom.nn.packing import length_mask
@@ -79,6 +79,9 @@ class SequenceDropout(nn.Module):
         return values * (mask if values.dim() == 2 else mask[:, None])
 
 
+Rows = Float[Tensor, "*rows width"]
+
+
 class Highway(nn.Module):
     """A gate between a layer and its skip connection (Srivastava et al., 2015).
 
@@ -94,9 +97,7 @@ class Highway(nn.Module):
         xavier_uniform(self.gate.weight)
         nn.init.constant_(self.gate.bias, bias)
 
-    def forward(
-        self, below: Float[Tensor, "*rows width"], hidden: Float[Tensor, "*rows width"]
-    ) -> Float[Tensor, "*rows width"]:
+    def forward(self, below: Rows, hidden: Rows) -> Rows:
         """From x and H(x) to y."""
         return torch.lerp(below, hidden, self.gate(below).sigmoid())
 
@@ -104,9 +105,7 @@ class Highway(nn.Module):
 class Addition(nn.Module):
     """y = H(x) + x"""
 
-    def forward(
-        self, below: Float[Tensor, "*rows width"], hidden: Float[Tensor, "*rows width"]
-    ) -> Float[Tensor, "*rows width"]:
+    def forward(self, below: Rows, hidden: Rows) -> Rows:
         return below + hidden
 
 
@@ -200,10 +199,10 @@ class Stack(nn.Module):
 
     def forward(
         self,
-        inputs: Float[Tensor, "batch time inputs"],
+        inputs: Inputs,
         state: StackState | None = None,
         *,
-        lengths: Int[Tensor, " batch"] | None = None,
+        lengths: Lengths | None = None,
         truncation: Truncation = FULL,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], StackState]:
@@ -228,10 +227,10 @@ class Stack(nn.Module):
 
     def outputs(
         self,
-        inputs: Float[Tensor, "batch time inputs"],
+        inputs: Inputs,
         state: StackState | None = None,
         *,
-        lengths: Int[Tensor, " batch"] | None = None,
+        lengths: Lengths | None = None,
         masks: Masks = (),
     ) -> Float[Tensor, "batch time width"]:
         """The same without the last state, which is expensive for rows of unequal lengths."""
@@ -294,9 +293,7 @@ class Bidirectional(nn.Module):
             dropout_kind=dropout_kind,
         )
 
-    def forward(
-        self, inputs: Float[Tensor, "batch time inputs"], lengths: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch time width"]:
+    def forward(self, inputs: Inputs, lengths: Lengths) -> Float[Tensor, "batch time width"]:
         """The result of the top layer at every position."""
         turn = turning(lengths, inputs.shape[1])
 
@@ -342,7 +339,7 @@ def cells_of(
 
 
 def summarise(
-    outputs: Float[Tensor, "batch time width"], lengths: Int[Tensor, " batch"], *, summary: Summary, directions: int
+    outputs: Float[Tensor, "batch time width"], lengths: Lengths, *, summary: Summary, directions: int
 ) -> Float[Tensor, "batch width"]:
     """c = q(h_1 … h_n), over real positions only.
 
@@ -364,7 +361,7 @@ def summarise(
     return outputs.masked_fill(padding, 0).sum(1) / counted[:, None]
 
 
-def turning(lengths: Int[Tensor, " batch"], longest: int) -> Int[Tensor, " positions"]:
+def turning(lengths: Lengths, longest: int) -> Int[Tensor, " positions"]:
     """Indices into `batch · longest` that reverse every sequence within its length and leave the padding."""
     check_lengths(lengths, rows=len(lengths), time=longest)
     at = torch.arange(longest, device=lengths.device)
@@ -381,7 +378,7 @@ def reorder(
     return turned
 
 
-def _nothing_read(cell: Cell, inputs: Float[Tensor, "batch time inputs"]) -> CellState:
+def _nothing_read(cell: Cell, inputs: Inputs) -> CellState:
     return cell.begin(inputs.new_zeros(len(inputs), cell.width))
 
 
