@@ -33,7 +33,7 @@ from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, columns_of
 from seqloom.search.constraints import Constraints, ConstraintState
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
-from seqloom.search.scores import EndNormalisation, SearchScore
+from seqloom.search.scores import SearchScore
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Fate, Recorder
 
@@ -419,7 +419,13 @@ class _Decoding:
         values = step.log_probs
         if self.end_normalisation is not None:
             length = len(self.attention)
-            values = _end_changed(step, self.end_normalisation, self.end, self.source_lengths, length=length)
+            if step.symbols is None:
+                ends = torch.zeros_like(values, dtype=torch.bool)  # [rows, symbols]
+                ends[:, self.end] = True
+            else:
+                ends = (step.symbols == self.end).expand_as(values)
+            sources = torch.from_numpy(self.source_lengths).to(values)[:, None].expand_as(values)
+            values = torch.where(ends, self.end_normalisation.changed(values, sources, length=length), values)
         if not any(self.states):
             return values
         values = values.clone()
@@ -534,17 +540,3 @@ class _Decoding:
     def _record(self, beam: _Beam, path: BackPointer, fate: Fate) -> None:
         if self.recorder is not None:
             self.recorder.add(beam.sentence, path, fate=fate, terms=beam.finished.ledger.terms(path))
-
-
-def _end_changed(
-    step: Step, normalisation: EndNormalisation, end: int, source_lengths: Array, *, length: int
-) -> Float[Tensor, "rows symbols"]:
-    """The log-probabilities with that of the end symbol changed."""
-    values = step.log_probs
-    if step.symbols is None:
-        ends = torch.zeros_like(values, dtype=torch.bool)  # [rows, symbols]
-        ends[:, end] = True
-    else:
-        ends = (step.symbols == end).expand_as(values)
-    lengths = torch.from_numpy(source_lengths).to(values)[:, None]
-    return torch.where(ends, normalisation.changed(values, lengths.expand_as(values), length=length), values)

@@ -59,7 +59,12 @@ def forced_search(
         at = len(attention)
         attention.append(step.attention)
         symbols = [paths[number][at] for number in live]
-        log_probs = _log_probs_of(symbols, step)
+        wanted = torch.tensor(symbols, device=step.log_probs.device)[:, None]  # [rows, 1]
+        if step.symbols is None:
+            own = step.log_probs.gather(1, wanted)[:, 0]
+        else:  # [rows, symbols], whether the rows share a shortlist or have their own
+            own = step.log_probs.masked_fill(wanted != step.symbols, float("-inf")).amax(1)
+        log_probs: list[float] = own.tolist()
         for row, (number, symbol, log_prob) in enumerate(zip(live, symbols, log_probs, strict=True)):
             pointers[number] = extend(pointers[number], symbol, token_log_prob=log_prob, row=row)
         rows = [row for row, number in enumerate(live) if len(paths[number]) > at + 1]
@@ -72,11 +77,3 @@ def forced_search(
         for pointer, length in zip(pointers, source.lengths.tolist(), strict=True)
         if pointer is not None
     ]
-
-
-def _log_probs_of(symbols: Sequence[int], step: Step) -> list[float]:
-    wanted = torch.tensor(symbols, device=step.log_probs.device)[:, None]  # [rows, 1]
-    if step.symbols is None:
-        return step.log_probs.gather(1, wanted)[:, 0].tolist()
-    matches = wanted == step.symbols  # [rows, symbols], whether the rows share a shortlist or have their own
-    return step.log_probs.masked_fill(~matches, float("-inf")).amax(1).tolist()
