@@ -52,7 +52,11 @@ def test_a_file_changed_in_many_ways_is_read_or_refused_by_its_name(
 
 FAR = json.dumps({"pid": 10**30, "host": socket.gethostname()}).encode()
 SHARED = struct.pack("<7I", 0x950412DE, 0, 200, 28, 28, 0, 0) + struct.pack("<2I", 1_600, 28) * 200
+CARD = b'{"source": "en", "target": "en", "parameters": -1e999, "trained_on": {}, "scores": [], "format": 1}'
+BRACES = APPROVED.replace("wait", f"{{{'7' * 3_000}}}")
 FOUND: dict[str, tuple[str, bytes, Outcome]] = {
+    "a model of minus infinity parameters": ("model model.json", CARD, "refused"),
+    "a placeholder of thousands of digits": ("approved.xlf filled", BRACES.encode(), "read"),
     "a header with a plural": ("messages.po filled", b'msgid ""\nmsgid_plural "x"\nmsgstr[0] ""\n', "read"),
     "a message about charsets": (
         "messages.po filled",
@@ -64,7 +68,6 @@ FOUND: dict[str, tuple[str, bytes, Outcome]] = {
     "UTF-16 without a mark": ("unmarked.xlf filled", XLIFF_2.encode("utf-16-be"), "read"),
     "a unit that is doubted twice": ("approved.xlf filled", APPROVED.encode(), "read"),
     "messages that lie over each other": ("little.mo pairs", SHARED, "refused"),
-    "a vocabulary that counts in thousands of digits": ("vocabulary", b"<pad>\t" + b"1" * 5_000 + b"\n", "refused"),
     "a lock of a process that cannot be": ("lock", FAR, "read"),
     "a lock that is no text": ("lock", b"\xff", "read"),
     "a pointer to a step of thousands of digits": ("pointer", b"step-" + b"1" * 5_000, "read"),

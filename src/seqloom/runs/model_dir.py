@@ -136,7 +136,7 @@ def fault_of_card(values: Mapping[str, Any]) -> str | None:
     for name in ("source", "target"):
         if not isinstance(values.get(name), str | None):
             return f"{name} is not a language"
-    if not _is_number(values.get("parameters")) or not isinstance(values.get("version", ""), str):
+    if type(values.get("parameters")) is not int or not isinstance(values.get("version", ""), str):
         return "parameters or version is invalid"
     if type(values.get("format", 1)) is not int:
         return "format is not a number"

@@ -1,9 +1,10 @@
 """Files of real shape, one in each format, and engines that know no language."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from seqloom.text.formats.carry import Carrier, Rendering
+from seqloom.text.formats.carry import CannotCarry, Carrier, Rendering
 from seqloom.text.formats.segments import Catalogue, Filling, Segment
 
 PO = r"""# German translations for loom.
@@ -176,13 +177,14 @@ def write(folder: Path, name: str, *, line_end: str = "\n") -> Path:
 def fill(
     catalogue: Catalogue, engine: Engine, *, states: Sequence[str] = ("untranslated",), aligned: bool = False
 ) -> Mapping[int, Filling]:
-    """What an engine makes of the segments of these states."""
+    """What an engine makes of the segments of these states; one whose markup cannot be carried is left as it is."""
     found = {}
     for number, segment in enumerate(catalogue.segments):
         if segment.state in states:
-            filling = filling_of(segment, engine, aligned=aligned)
-            if filling is not None:
-                found[number] = filling
+            with suppress(CannotCarry):
+                filling = filling_of(segment, engine, aligned=aligned)
+                if filling is not None:
+                    found[number] = filling
     return found
 
 
