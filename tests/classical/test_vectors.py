@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.classical.vectors import SubwordConfig, Subwords, WordVectors, hash_of, ngrams_of
+from seqloom.classical.vectors import SubwordConfig, SubwordVectors, WordVectors, hash_of, ngrams_of
 from seqloom.core.errors import DataError, UsageError
 
 
@@ -120,7 +120,9 @@ def test_hash_is_fnv_1a() -> None:
 def test_an_unseen_word_is_the_mean_of_its_ngrams() -> None:
     config = SubwordConfig(shortest=3, longest=3, buckets=64)
     buckets = np.random.default_rng(1).normal(size=(64, 4)).astype(np.float32)
-    found = WordVectors(("a",), np.ones((1, 4), np.float32), np.ones(1, np.int64), subwords=Subwords(config, buckets))
+    found = WordVectors(
+        ("a",), np.ones((1, 4), np.float32), np.ones(1, np.int64), subwords=SubwordVectors(config, buckets)
+    )
     rows = [hash_of(part) % 64 for part in ("<wo", "wor", "ord", "rd>")]
     np.testing.assert_allclose(found.vector("word"), buckets[rows].mean(axis=0), rtol=1e-6)
     with pytest.raises(UsageError, match="'' is unknown and has no n-grams of 3 to 3 characters"):

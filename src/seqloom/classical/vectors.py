@@ -111,7 +111,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, eq=False)
-class Subwords:
+class SubwordVectors:
     """The vectors of character n-grams, from which unseen words get theirs."""
 
     config: SubwordConfig
@@ -141,7 +141,7 @@ class WordVectors:
     """The ids of the words in the vocabulary of the text that they were learned from."""
     outputs: Float32[np.ndarray, "outputs width"] | None = None
     """The other vectors that were learned: of words as what is predicted, or of the inner nodes of the tree."""
-    subwords: Subwords | None = None
+    subwords: SubwordVectors | None = None
     losses: tuple[float, ...] = ()
     """The mean loss per prediction of each epoch, in nats."""
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float32, Int32
 from pydantic import Field, model_validator
 
-from seqloom.classical.vectors import SubwordConfig, Subwords, WordVectors, parts_of_words, pooled_vectors
+from seqloom.classical.vectors import SubwordConfig, SubwordVectors, WordVectors, parts_of_words, pooled_vectors
 from seqloom.classical.word2vec_text import (
     FAST_MATH,
     LEFT_OUT,
@@ -183,7 +183,7 @@ class Word2VecConfig(ModelSettings):
             wanted = [self.subwords.buckets, *arrays["vectors"].shape[1:]]
             if "buckets" not in arrays or list(arrays["buckets"].shape) != wanted:
                 raise ModelError(f"these vectors have no buckets of shape {wanted}, which the settings require")
-            subwords = Subwords(self.subwords, arrays["buckets"])
+            subwords = SubwordVectors(self.subwords, arrays["buckets"])
         return WordVectors(
             tuple(vocabulary[symbol] for symbol in symbols.tolist()),
             arrays["vectors"],
@@ -308,7 +308,7 @@ class Learner:
         vectors = inputs
         if self.config.subwords is not None:
             vectors = pooled_vectors(inputs, self.parts)
-            subwords = Subwords(self.config.subwords, inputs[words:])
+            subwords = SubwordVectors(self.config.subwords, inputs[words:])
         outputs = self.tables.outputs[:, :width].copy()
         return WordVectors(self.words, vectors, self.counts, self.symbols, outputs, subwords, tuple(losses))
 

@@ -50,7 +50,7 @@ def is_compressed(path: Path) -> bool:
 
 def open_bytes(path: Path) -> BufferedReader:
     """The bytes of a file, decompressed if its name ends in .gz, .xz or .zst."""
-    return BufferedReader(_Decompressed(path), PIECE) if is_compressed(path) else path.open("rb")
+    return BufferedReader(_Decompressed(path), 1 << 16) if is_compressed(path) else path.open("rb")
 
 
 def read_whole(path: Path, *, largest: int = MAX_WHOLE_BYTES) -> bytes:

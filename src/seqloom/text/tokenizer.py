@@ -266,9 +266,9 @@ class TextConfig(Config):
     """How often a word, a character (kinds without words) or a pair (bpe, at least 2) must be seen to get a piece."""
     segmentation: Segmentation = "words"
     """How the kind word finds words. `words` parts them from punctuation, which then carries a sign where it touches
-    its neighbour. `spaces` takes what stands between spaces: for text that is segmented already, such as Chinese."""
+    its neighbour. `spaces` takes what is between spaces: for text that is segmented already, such as Chinese."""
     unknown_word: str | None = None
-    """The word that stands for unknown ones in text that was prepared so, such as `<unk>` in WikiText: it is read as
+    """The word used for unknown ones in text that was prepared so, such as `<unk>` in WikiText: it is read as
     the unknown symbol, and never written unless requested. For kind word with segmentation spaces."""
     unicode_form: UnicodeForm = "nfc"
     """The Unicode normal form; nfkc also folds full-width letters, ligatures and the like."""
