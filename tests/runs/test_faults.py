@@ -356,7 +356,7 @@ def test_too_few_batches_for_the_ranks_are_refused_before_preparing(
 def test_a_carried_state_cannot_be_shared_by_ranks() -> None:
     config = resolve(RunConfig, overrides=["model.kind=rnn_lm", "training.batches_per_step=2"])
     with pytest.raises(ConfigError, match=r"cannot be shared by 2 ranks; set task\.windows=random"):
-        recipe._require_shares(config, World(rank=0, size=2))
+        recipe._require_shares(config, World(rank=0, size=2), listener=ignore)
 
 
 def test_a_refusal_does_not_spoil_the_next_resume(run: Path) -> None:
