@@ -99,6 +99,7 @@ def choose_config(
         defaults |= {"model": OutsideConfig.of(model).model_dump(mode="json"), "task": {"kind": task_kind}}
     first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     require_device(first.device)
+    require_no_shortlist(first)
     if first.training.start_from is not None:
         start = read_settings(find_model(Path(first.training.start_from)))
         defaults |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
@@ -154,7 +155,7 @@ def choose_config(
                 f"no effect: {', '.join(dict.fromkeys(given))}; a model of kind {config.model.kind} is fitted to its "
                 "text as a whole, not in steps, and is controlled by model.* only",
             )
-    require_scorable(config)
+    require_heads(config)
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
     report_warmup(config, listener=listener)
     require_memory(config, FEWEST)
@@ -278,13 +279,14 @@ def _without_patience(first: RunConfig, defaults: dict[str, Any]) -> dict[str, A
     return {**defaults, "training": {**defaults["training"], "patience": 0}}
 
 
-def require_scorable(config: RunConfig) -> None:
-    """Refuse search settings with which the model cannot be scored after the last step.
-
-    These are a head that it does not have, and a shortlist, which needs a lexicon of the finished model.
-    """
+def require_heads(config: RunConfig) -> None:
+    """Refuse a head that the model will not have: the model is scored with it after the last step."""
     if (attention := config.model.attention_heads) is not None:
         HeadPolicy.of(config.search.heads, layers=attention[0], heads=attention[1])
+
+
+def require_no_shortlist(config: RunConfig) -> None:
+    """Refuse to train with a shortlist: the scores after the last step would need a lexicon of the finished model."""
     if config.search.shortlist:
         raise UsageError(
             f"search.shortlist={config.search.shortlist} needs a lexicon, which `seqloom shortlist` adds to a finished "

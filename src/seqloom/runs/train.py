@@ -45,9 +45,10 @@ from seqloom.runs.prepare import (
     prepare_resume,
     prepare_run,
     report_warmup,
+    require_heads,
     require_new,
+    require_no_shortlist,
     require_same_meaning,
-    require_scorable,
     thread_settings,
     with_model,
 )
@@ -208,7 +209,8 @@ def resume(
                 f"{run} trains a model of kind {before.model.kind}, not one from outside; leave out model="
             )
         config = with_model(config, model)
-    require_scorable(config)
+    require_no_shortlist(config)
+    require_heads(config)
     require_same_meaning(record, before, config, run=run)
     reached, steps = pointed_step(run, "latest"), config.training.steps
     if reached is not None and steps < reached:
