@@ -134,12 +134,25 @@ def private_calls(modules: dict[str, Module]) -> tuple[int, int]:
 
 
 def model_checks(modules: dict[str, Module]) -> list[str]:
-    """Places above `models/` where code asks for the class of a concrete model: `isinstance`, or a class in `case`."""
+    """Places above `models/` where code asks for the class of a concrete model: `isinstance`, or a class in `case`.
+
+    A protocol that models declare, such as `FitsText`, is not a concrete model.
+    """
     places = []
+    protocols = {
+        node.name
+        for module in modules.values()
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(base) for base in node.bases)
+    }
     for module in modules.values():
         if module.name.startswith(BELOW_OR_BESIDE_MODELS):
             continue
-        models = {name for name, origin in module.imported_names() if origin.startswith(MODELS) and name[0].isupper()}
+        models = {
+            name
+            for name, origin in module.imported_names()
+            if origin.startswith(MODELS) and name[0].isupper() and name not in protocols
+        }
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
                 asked = node.args[1]
