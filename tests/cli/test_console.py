@@ -100,7 +100,7 @@ def test_after_partial_progress_the_end_is_printed(capsys: pytest.CaptureFixture
         ),
         (
             Event("validation", {"step": 1500, "loss": 2.25, "perplexity": 9.4877, "bleu": 12.0, "is_best": True}),
-            ["step 1,500: dev loss 2.250, perplexity 9.488, BLEU 12.000 (best so far)"],
+            ["step 1,500: dev loss 2.250, perplexity 9.488, BLEU 12.000 (lowest dev loss so far)"],
         ),
         (
             Event("resumed", {"step": 40, "steps": 80_000, "changed_settings": {"steps": [40, 80]}}),

@@ -118,6 +118,17 @@ def test_a_damaged_best_checkpoint_is_replaced_by_the_newest(stopped: Path, tmp_
         load(lost)
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that opens and cannot be read")
+def test_a_best_checkpoint_on_a_bad_disk_is_replaced_by_the_newest(stopped: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped, run)
+    weights = checkpoint_folder(run, 3) / "model.safetensors"
+    weights.unlink()
+    weights.symlink_to("/proc/self/mem")  # reading it from the start is an input/output error
+    with pytest.warns(SeqloomWarning, match=r"using its newest checkpoint, step 4 of 6\. .*step-3 cannot be read"):
+        assert load(run).card.trained_on["steps"] == 4
+
+
 def test_a_run_is_read_safely_while_another_process_saves_and_removes_checkpoints(
     stopped: Path, tmp_path: Path
 ) -> None:

@@ -308,7 +308,7 @@ def sentences(event: Event) -> list[str]:
                 for name, label in SCORES.items()
                 if event.values.get(name) is not None
             ]
-            best = " (best so far)" if event["is_best"] else ""
+            best = " (lowest dev loss so far)" if event["is_best"] else ""
             return [f"step {event['step']:,}: {', '.join(shown)}{best}"]
         case "resumed":
             changed = [f"{name} from {then} to {now}" for name, (then, now) in event["changed_settings"].items()]

@@ -177,7 +177,7 @@ def _lines(found: "Diagnosis", repaired: "Repaired | None", page: Path | None, *
     for forecast in found.forecasts:
         rates = {"source": dict(forecast.source.words), "target": dict(forecast.target.words)}
         known = sorted({size for side in rates.values() for size in side})
-        rows = [(f"unknown words of {forecast.split} with", *(f"{size:,}" for size in known), "words known")]
+        rows = [(f"unknown words in {forecast.split}, by vocabulary size", *(f"{size:,}" for size in known), "words")]
         rows += [
             (f"  {name}", *(f"{side[size]:.1%}" if size in side else "–" for size in known), "")
             for name, side in rates.items()

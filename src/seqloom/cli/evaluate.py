@@ -116,8 +116,8 @@ Significance = Annotated[
     typer.Option(
         "--significance",
         metavar="TEST",
-        help="Test between two systems: [bold]bootstrap[/bold], paired (the default), or [bold]randomisation[/bold], "
-        "approximate, which has no interval.",
+        help="Test between two systems: [bold]bootstrap[/bold] (paired; the default) or [bold]randomisation[/bold] "
+        "(approximate; gives no interval).",
     ),
 ]
 

@@ -56,8 +56,8 @@ def export(
 ) -> None:
     """Convert a model to the format of another program, with the same scores.
 
-    Transformers can be exported to everything but arpa, recurrent translators to onnx, n-gram models to arpa. Existing
-    files are not replaced.
+    Transformers can be exported to ctranslate2 and onnx, and with text.kind=unigram to argos; recurrent translators to
+    onnx; n-gram models to arpa. Existing files are not replaced.
     """
     if to != "argos" and (from_code or to_code):
         raise UsageError("--from-code and --to-code require --to argos")

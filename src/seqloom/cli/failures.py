@@ -108,7 +108,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return "interrupted", 130
     if isinstance(error, _BAD_COMMAND_LINE):
         context = getattr(error, "ctx", None)
-        message = error.format_message().rstrip(".").replace("Value error, ", "")
+        message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
         command = context.command_path if context is not None else "seqloom"
         return f"{message}{'' if message.endswith('?') else ';'} see: {command} --help", 2
     if isinstance(error, OSError):

@@ -139,6 +139,10 @@ def choose_config(
     flags = [f"data.{side}={json.dumps(names)}" for side, names in named.items()]
     of_folders = [f"data.{side}={json.dumps(names)}" for side, names in folders.items()]
     config = resolve(RunConfig, defaults=defaults, file=file, overrides=[*flags, *overrides, *of_folders])
+    unnamed = {side: code for side, code in defaults["data"].items() if side in ("source", "target")}
+    unnamed = {side: code for side, code in unnamed.items() if getattr(config.data, side) is None}
+    if unnamed:  # an explicit null, as `seqloom config` prints it, means the default too
+        config = config.model_copy(update={"data": config.data.model_copy(update=unnamed)})
     if model is not None:
         config = with_model(config, model)
         if unused := [each for each in overrides if each.startswith("model.") and not each.startswith("model.kind=")]:

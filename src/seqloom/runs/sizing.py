@@ -204,9 +204,8 @@ def training_reasons(training: Mapping[str, Any], *, falling: str = "as 1/√ste
     yield Reason(("training.steps",), f"{steps:,} step{'' if steps == 1 else 's'} at most")
     if checks > training["patience"]:
         yield Reason(("training.patience",), "an earlier end when the dev loss has not improved for ten validations")
-    rate = (
-        f"a learning rate up to {training['learning_rate']:g} over {training['warmup']:,} steps, then falling {falling}"
-    )
+    warmup = f"{training['warmup']:,} step{'' if training['warmup'] == 1 else 's'}"
+    rate = f"a learning rate up to {training['learning_rate']:g} over {warmup}, then falling {falling}"
     yield Reason(("training.learning_rate", "training.warmup"), rate)
     if checks >= training["average"]:
         mean = "the mean of the last ten checkpoints as the model, if it beats the best one"

@@ -559,8 +559,12 @@ def _choose_weights(session: _Session) -> tuple[dict[str, Tensor], str, float]:
     """
     run, settings, model, listener = session.run, session.config.training, session.model, session.listener
     found = {}
+    before: list[Path] = []
     for average in dict.fromkeys((settings.average, 0)):
         folders = final_folders(run, average=average, save_every=settings.save_every, listener=listener)
+        if folders == before:  # the last checkpoint is the best one
+            break
+        before = folders
         weights = average_weights(folders)
         # A short run has fewer checkpoints than training.average.
         last = f"the mean of the last {len(folders)} checkpoints" if len(folders) > 1 else "the last checkpoint"

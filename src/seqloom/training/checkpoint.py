@@ -395,12 +395,8 @@ def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     """
     _, files = _read_manifest(folder)
     try:
-        weights = (folder / _MODEL).open("rb")
-    except OSError as error:
-        raise ModelError(f"{folder} cannot be read: {error}") from error
-    try:
-        with weights, path.open("wb") as copy:
-            shutil.copyfileobj(weights, copy, 1 << 20)
+        with path.open("wb") as copy:
+            copy.writelines(_blocks(folder / _MODEL))
     except OSError as error:
         reason = why_unwritten(error, path.parent, need=None)
         raise SeqloomError(
@@ -417,6 +413,16 @@ def copy_weights(folder: Path, path: Path) -> dict[str, Any]:
     if files.get(_STATE) != {"size": len(written), "sha256": hashlib.sha256(written).hexdigest()}:
         raise ModelError(f"{folder}: {_STATE} differs from what was written")
     return state
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """What a file of a checkpoint holds, piece by piece. A disk that cannot be read is not one that is full."""
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                yield block
+    except OSError as error:
+        raise ModelError(f"{path.parent} cannot be read: {error}") from error
 
 
 def verify_checkpoint(folder: Path) -> int:
