@@ -37,4 +37,4 @@ def test_the_sentence_follows_the_seeds() -> None:
         assert words in sentence
         assert "against 0.450 (sliding, 4 steps)" in sentence
         assert all(len(part.split()) < 45 for part in sentence.split(". ")), "it can be read aloud"
-        assert sentence.endswith("The notes say that random truncation is no better in practice.")
+        assert sentence.endswith("Lecture notes say that random truncation is no better in practice.")

@@ -34,7 +34,7 @@ def export(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="PATH", help="New folder or file; by default beside the model."),
+        typer.Option("--out", metavar="PATH", help="New folder or file; by default beside MODEL."),
     ] = None,
     quantization: Annotated[
         Literal["none", "int8", "int16", "float16", "int8_float32", "int8_float16"] | None,

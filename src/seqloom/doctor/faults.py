@@ -170,7 +170,7 @@ def judge(faults: Sequence[Fault]) -> Verdict:
     first = tuple(f"{fault.title}: {fault.advice}" for fault in in_order(faults) if fault.severity != "note")
     notes = f"; {counted(len(by['note']), 'note')}" if by["note"] else ""
     if by["stop"]:
-        sentence = f"Not ready for training: {counted(len(by['stop']), 'fault')} would ruin the model"
+        sentence = f"Not ready for training: {counted(len(by['stop']), 'fault')} would ruin the model or its scores"
         return Verdict("stop", f"{sentence}, {len(by['fix'])} more should be fixed{notes}.", first)
     if by["fix"]:
         return Verdict(

@@ -371,7 +371,7 @@ def _stacks(plan: DepthPlan, text: CharacterText, *, seed: int, say: Say) -> Fin
     sentence = (
         f"After {training.updates} updates {deepest} LSTM layers reach a test loss of {listed} nats per character "
         f"({_over(losses)}); {min(losses['plain'])} plain layer reaches {single:.2f}, and the frequencies of the "
-        f"characters alone give {frequency:.2f}. The notes say that skip connections are needed at about 8 layers."
+        f"characters alone give {frequency:.2f}. Lecture notes say that skip connections are needed at about 8 layers."
     )
     data: dict[str, Any] = {
         "seed": seed,

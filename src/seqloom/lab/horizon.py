@@ -300,7 +300,7 @@ def horizon_finding(measured: Sequence[MeasuredHorizon], budget: RecallBudget, *
             comparison = _comparison({one.cell: one for one in found if one.symbols in (None, budget.symbols)})
             listed.append(f"{methods[teaching]}, {seeds} seed{'' if seeds == 1 else 's'}: {lags}{comparison}.")
     notes = " and ".join(f"about {lag} for the {cell}" for cell, lag in NOTES.items())
-    sentence = f"{' '.join(listed)} The notes say {notes}."
+    sentence = f"{' '.join(listed)} Lecture notes say {notes}."
     title = "The longest lag of delayed recall that a cell learns"
     return Finding("memory-horizon", title, sentence, data, lambda: _draw(measured, budget))
 

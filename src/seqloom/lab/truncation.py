@@ -146,7 +146,7 @@ def estimate_of(drawn: Float[Tensor, "draws weights"], exact: Float[Tensor, " we
 WINDOWS = (4, 12)
 """One shorter and one longer than the echo; random truncation keeps runs that are as long on average."""
 CLAIM = "random truncation is no better in practice"
-"""What the notes say."""
+"""What lecture notes say."""
 
 
 @dataclass(frozen=True)
@@ -226,8 +226,8 @@ def truncation_finding(
         f"norm, of {biases}. Along the exact gradient, where 1 is unbiased, the means of random windows are {means}; "
         f"single draws spread by {spreads}. After {task.updates} updates the full gradient leaves a loss of "
         f"{median(rows[0].losses):.3f} nats{f' (losses are medians over {seeds} seeds)' if seeds > 1 else ''}. "
-        f"Compared with the better fixed windows of their length, random windows leave {verdicts}. The notes say that "
-        f"{CLAIM}."
+        f"Compared with the better fixed windows of their length, random windows leave {verdicts}. "
+        f"Lecture notes say that {CLAIM}."
     )
     title = "Truncated gradients through time: bias, spread and what is learnt"
     return Finding("truncation", title, sentence, data, lambda: _draw(rows, task))

@@ -311,7 +311,9 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener)
     inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
     rate = start.training.learning_rate / 5
     notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
-    return {**inherited, "training": {**defaults.get("training", {}), "learning_rate": rate, "warmup": 100}}
+    training = defaults.get("training", {})
+    warmup = min(100, training["steps"] // 4) if "steps" in training else 100
+    return {**inherited, "training": {**training, "learning_rate": rate, "warmup": warmup}}
 
 
 def require_new(run: Path) -> None:
