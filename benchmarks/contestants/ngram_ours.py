@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from serving import Line
 
-from seqloom.classical.ngram import NGramConfig
+from seqloom.classical.ngram import NGramConfig, encode_lines
 from seqloom.core.symbols import END, RESERVED
 from seqloom.interop.arpa import read_arpa
 from seqloom.text.tokenizer import EncodedText
@@ -30,7 +30,7 @@ def main() -> None:
     lines = given.text.read_text(encoding="utf-8").split("\n")[:-1]
     sentences = [each.split() for each in lines]
     model = read_arpa(given.model) if given.model else None
-    ids = model.words.encode(lines)[0] if model else np.empty(0, np.int32)
+    ids = encode_lines(lines, model.words)[0] if model else np.empty(0, np.int32)
     line.say({"version": __version__, "total": float(model.score_lines(lines).sum()) if model else 0.0})
     for name, _ in line.commands():
         begin = time.perf_counter()
