@@ -653,7 +653,7 @@ def check(constraint: Constraint, *, most: int, show: Show | None = None) -> Non
     limit = f"the output may have at most {room} symbols before its end"
     least = max((part.least for part in lengths), default=0)
     if least > room:
-        raise UsageError(f"at least {least} symbols are required, but {limit}; lower the one or raise the other")
+        raise UsageError(f"at least {least} symbols are required, but {limit}; lower one or raise the other")
     together = All(tuple(part for part in parts if isinstance(part, Prefix | Phrases)))
     needed = together.missing(together.begin())
     if needed > room:
