@@ -42,7 +42,7 @@ def render() -> str:
 
 
 def _groups(fields: list[FieldDoc]) -> dict[tuple[str, str | None], list[FieldDoc]]:
-    """The fields of each section and kind; a section that several others have is told once."""
+    """The fields of each section and kind; a section that several others have is described once."""
     groups: dict[tuple[str, str | None], list[FieldDoc]] = {}
     for field in fields:
         section = field.path.rpartition(".")[0]
