@@ -137,6 +137,9 @@ def test_help_of_each_command_shows_its_examples() -> None:
 
 def test_version() -> None:
     assert call("--version").out == f"seqloom {__version__}\n"
+    as_module = [sys.executable, "-m", "seqloom", "--version"]
+    done = subprocess.run(as_module, capture_output=True, text=True, check=True)
+    assert done.stdout == f"seqloom {__version__}\n"
 
 
 def test_a_misspelt_command_names_the_nearest() -> None:

@@ -17,7 +17,7 @@ from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.config import RunConfig
 from seqloom.runs.prepare import choose_config
 from seqloom.runs.sizing import choose_sizes, passes_text
-from seqloom.runs.train import train
+from seqloom.runs.train import Trained, train
 from tiny_runs import TINY
 
 Corpus = tuple[list[str], list[str]]
@@ -201,3 +201,18 @@ def test_a_recurrent_model_gets_no_higher_rate_than_its_example(pairs: int) -> N
         choose_sizes(facts(pairs), model).defaults["training"] for model in (Seq2SeqConfig(), TransformerConfig())
     )
     assert recurrent["learning_rate"] <= min(1e-3, plain["learning_rate"])
+
+
+def test_an_explicit_null_is_the_language_that_file_names_give(corpus: tuple[list[str], list[str]]) -> None:
+    """As `seqloom config` prints it."""
+    config = choose_config(None, ["data.source=null"], train=corpus[0], dev=corpus[1], listener=ignore)
+    assert (config.data.source, config.data.target) == ("en", "de")
+    given = choose_config(None, ["data.source=fr"], train=corpus[0], dev=corpus[1], listener=ignore)
+    assert given.data.source == "fr"
+
+
+def test_the_warm_up_of_fine_tuning_fits_into_its_steps(tiny: Trained, corpus: tuple[list[str], list[str]]) -> None:
+    for steps, warmup in ((8, 2), (4_000, 100)):
+        settings = [f"training.start_from={tiny.model}", f"training.steps={steps}"]
+        config = choose_config(None, settings, train=corpus[0], dev=corpus[1], listener=ignore)
+        assert config.training.warmup == warmup
