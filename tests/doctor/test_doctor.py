@@ -20,16 +20,7 @@ from seqloom.doctor import alignment, models
 from seqloom.doctor.alignment import ALIGNED, SHIFTS, SWITCH, Evidence, best_path, find_runs
 from seqloom.doctor.characters import Odd, is_left_open, look_at_characters, repair_characters, repair_mojibake
 from seqloom.doctor.faults import LineRun, grade, percentage, runs_of
-from seqloom.doctor.language import (
-    ORDER,
-    CharacterModel,
-    Languages,
-    Verdicts,
-    decide,
-    encode,
-    examine_scripts,
-    main_scripts,
-)
+from seqloom.doctor.language import Languages, Verdicts, decide, examine_scripts
 from seqloom.doctor.leakage import examine_leakage, examine_near_leakage, find_near_leaks
 from seqloom.doctor.models import HELD_OUT, Counts, Forecast, SideForecast, examine_unknown, forecast_side
 from seqloom.doctor.page import draw_evidence, draw_lengths, draw_ratios, visible
@@ -37,8 +28,9 @@ from seqloom.doctor.pairs import examine_duplicates, examine_headers, examine_ra
 from seqloom.doctor.splits import survey_lines
 from seqloom.doctor.survey import Survey
 from seqloom.doctor.wording import Odds, Wording
+from seqloom.text.character_models import ORDER, CharacterModel, encode
 from seqloom.text.languages import contradicts, recognise
-from seqloom.text.scripts import MAX_SCANNED_CHARACTERS, key_of, scripts_of, words_of
+from seqloom.text.scripts import MAX_SCANNED_CHARACTERS, key_of, main_scripts, scripts_of, words_of
 
 
 @pytest.mark.parametrize(

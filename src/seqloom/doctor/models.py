@@ -19,10 +19,11 @@ from seqloom.doctor.alignment import (
     make_judge,
 )
 from seqloom.doctor.faults import Fault, in_percent
-from seqloom.doctor.language import CharacterModel, TwoLanguages
+from seqloom.doctor.language import TwoLanguages
 from seqloom.doctor.segments import SegmentJudge
 from seqloom.doctor.survey import Survey
 from seqloom.doctor.wording import Wording
+from seqloom.text.character_models import CharacterModel
 
 # The forecast of unknown words and characters: what a vocabulary made from the training text will not know.
 

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -93,6 +93,16 @@ def main_script(scripts: Counter[str], words: Sequence[str]) -> str:
     del counts[""]
     name, count = counts.most_common(1)[0] if counts else ("", 0)
     return name if 2 * count > counts.total() else ""
+
+
+MIN_SCRIPT_SHARE = 0.2
+"""Minimum share of a side's letters for a script to belong to it; Japanese has two such scripts."""
+
+
+def main_scripts(letters: Mapping[str, int]) -> tuple[str, ...]:
+    """The scripts that a side is written in, the most frequent first."""
+    least = MIN_SCRIPT_SHARE * max(1, sum(letters.values()))
+    return tuple(name for name, count in sorted(letters.items(), key=lambda item: -item[1]) if count >= least)
 
 
 def trigrams(text: str) -> set[str]:
