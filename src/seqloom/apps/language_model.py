@@ -37,6 +37,7 @@ from seqloom.runs.loading import Loaded, LoadedFitted, in_words, load_any, requi
 from seqloom.runs.model_dir import Card
 from seqloom.runs.readers import encode_lines, perplexities_of, require_numbers, require_reader
 from seqloom.search.decode import decode
+from seqloom.search.driver import Cancellation
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import OutputLimit, SearchConfig
@@ -330,6 +331,8 @@ class LanguageModel:
         seed: int | None = None,
         past_line_ends: bool = False,
         has_unknown: bool = False,
+        is_cancelled: Callable[[], bool] | None = None,
+        on_dropped: Callable[[int], None] = lambda _rows: None,
         **changes: Any,
     ) -> list[GeneratedText]:
         """`count` texts that continue `prompt`, which the model reads first.
@@ -338,6 +341,9 @@ class LanguageModel:
         `search.length_constant` tokens. Words outside the vocabulary are never written unless `has_unknown` is set.
         `changes` are settings of `SearchConfig` for this call, such as `generate("The", temperature=0.7)`; a mapping as
         `search` does the same, and a SearchConfig replaces all settings of the model.
+
+        `is_cancelled` is called at each step. Once it returns True, the search ends without a text, and `on_dropped`
+        gets the number of texts that were being written.
         """
         prompt = as_text(prompt, "prompt")
         own = self.config.search
@@ -361,9 +367,19 @@ class LanguageModel:
             past_line_ends=past_line_ends,
             has_unknown=has_unknown,
         )
+        cancellation = None
+        if is_cancelled is not None:
+            cancellation = Cancellation(lambda _text: is_cancelled(), on_dropped)
         one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
         with torch.inference_mode():
-            (found,) = decode(stepper, Source(one, one[0]), SearchConfig(**given), keys=[0], show=self.tokenizer.decode)
+            (found,) = decode(
+                stepper,
+                Source(one, one[0]),
+                SearchConfig(**given),
+                keys=[0],
+                show=self.tokenizer.decode,
+                cancellation=cancellation,
+            )
         return [self._generated(prompt, ids[-1], hypothesis) for hypothesis in found]
 
     def unknown_in(self, text: str) -> tuple[int, int]:

@@ -50,6 +50,7 @@ from seqloom.runs.translator import (
 )
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import constraints_for, decode
+from seqloom.search.driver import Cancellation
 from seqloom.search.ensemble import Ensemble, Fusion
 from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
@@ -250,11 +251,17 @@ class Translator:
         first: int = 0,
         progress: Callable[[int], None] = lambda _lines: None,
         watch: PartListener | None = None,
+        is_cancelled: Callable[[int], bool] | None = None,
+        on_dropped: Callable[[int], None] = lambda _rows: None,
     ) -> list[list[Translation]]:
         """Fulfil a request: the best translations of each line, best first.
 
         Lines of a longer text are numbered from `first`, so that random draws and messages do not depend on how it is
         divided into calls. `progress` gets the number of lines that were finished, `watch` those that are split.
+
+        `is_cancelled` is called with the index in `lines` of each line that is being searched, at each step. A line
+        for which it returns True has no translations, and its rows leave the batch before the next step; other lines
+        are translated as if it were still there. `on_dropped` gets the number of rows that leave so.
         """
         settings = self.loaded.search_settings(request.search)
         glossary = None if request.glossary is None else request.glossary.read_by(self.tokenizers.source)
@@ -285,8 +292,15 @@ class Translator:
                         constraints_for(source, settings, bound[-1:], end=END, show=search.show)
                 except UsageError as error:
                     raise UsageError(f"line {part.number}: {error}") from error
-            found = search(parts, constraints=bound, on_batch=on_batch)
-            results += [render.line([parts[at] for at in places], [found[at] for at in places]) for places in by_line]
+            cancellation = None
+            if is_cancelled is not None:
+                lines_of_parts = [begin + part.line for part in parts]
+                cancellation = Cancellation(is_cancelled, on_dropped).for_batch(lines_of_parts)
+            found = search(parts, constraints=bound, on_batch=on_batch, cancellation=cancellation)
+            for places in by_line:
+                is_whole = all(found[at] for at in places)  # a part of a cancelled line has no hypotheses
+                whole = render.line([parts[at] for at in places], [found[at] for at in places]) if is_whole else []
+                results.append(whole)
 
         def tagged(translation: Translation, line: Tagged) -> Translation:
             known, normalise = translation.alignment or Alignment.empty(), self.tokenizers.source.normaliser

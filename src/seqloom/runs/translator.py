@@ -27,6 +27,7 @@ from seqloom.runs.loading import LoadedModel
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import decode
+from seqloom.search.driver import Cancellation
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig, Split, Unknown
@@ -353,24 +354,42 @@ class PartSearch:
         *,
         constraints: Sequence[Constraint | None] | None = None,
         on_batch: Callable[[Sequence[int]], None] = lambda _places: None,
+        cancellation: Cancellation | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each part, best first; `on_batch` gets the places of the parts that are done."""
+        """The hypotheses of each part, best first; `on_batch` gets the places of the parts that are done.
+
+        `cancellation` knows parts by their places; one that is cancelled has no hypotheses.
+        """
         found: list[list[Hypothesis]] = [[] for _ in parts]
         lengths = [len(part.ids) for part in parts]
         tokens = self.settings.tokens_per_batch
-        for batch in batches_by_length(lengths, tokens, max_rows=self.sentences_at_once):
+        for together in batches_by_length(lengths, tokens, max_rows=self.sentences_at_once):
+            batch = together
+            if cancellation is not None:
+                batch = [at for at in together if not cancellation.is_cancelled(at)]
+                if not batch:
+                    on_batch(together)
+                    continue
             source = source_batch([parts[at].ids for at in batch], self.device)
             bound = None if constraints is None else [constraints[at] for at in batch]
             keys = [parts[at].key for at in batch]
             try:
                 searched = decode(
-                    self.stepper(batch), source, self.settings, constraints=bound, keys=keys, show=self.show
+                    self.stepper(batch),
+                    source,
+                    self.settings,
+                    constraints=bound,
+                    keys=keys,
+                    show=self.show,
+                    cancellation=None if cancellation is None else cancellation.for_batch(batch),
                 )
             except DeadEnd as error:
                 raise ModelError(f"line {parts[batch[error.sentence]].number} {error.reason}") from error
             for at, hypotheses in zip(batch, searched, strict=True):
-                found[at] = self._chosen(hypotheses)
-            on_batch(batch)
+                # Comparing candidates takes a while, so this is asked once more before it.
+                is_late = cancellation is not None and self.settings.rerank != "none" and cancellation.is_cancelled(at)
+                found[at] = [] if is_late or not hypotheses else self._chosen(hypotheses)
+            on_batch(together)
         return found
 
     def _chosen(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:

@@ -7,8 +7,8 @@ from seqloom.core.stepping import Source, Stepper
 from seqloom.search.beam import BeamSearch
 from seqloom.search.constraints import All, Constraint, Constraints, Lengths, NoRepeat, Show, check
 from seqloom.search.diverse import diverse_search
-from seqloom.search.driver import Strategy, search
-from seqloom.search.greedy import greedy_search
+from seqloom.search.driver import Cancellation, Strategy, search
+from seqloom.search.greedy import GreedySearch
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.sampling import sample_search
 from seqloom.search.settings import SearchConfig
@@ -29,16 +29,17 @@ def decode(
     keys: Sequence[int] | None = None,
     recorder: Recorder | None = None,
     show: Show | None = None,
+    cancellation: Cancellation | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each sentence by the search that the settings name.
 
     `constraints` are added to those that the settings make for every sentence; `keys` distinguish sentences where
     outputs are drawn at random; `recorder` gets the candidates of a beam search; `show` is how symbols are
-    written in messages.
+    written in messages. A sentence that is cancelled has no hypotheses; those of the others do not change.
     """
     bound = constraints_for(source, settings, constraints, end=stepper.end, show=show)
     if settings.method == "sample":
-        return sample_search(stepper, source, settings, keys=keys, constraints=bound)
+        return sample_search(stepper, source, settings, keys=keys, constraints=bound, cancellation=cancellation)
     if settings.mode != "seqloom":
         if bound is not None or recorder is not None:
             raise UsageError(
@@ -48,18 +49,29 @@ def decode(
         from seqloom.search.peers.search import peer_search
 
         rules, limits = rules_of(settings.mode, settings.peer_length_penalty), settings.limits(source)
-        return peer_search(stepper, source, rules, limits=limits, beam=settings.beam, nbest=settings.nbest)
+        return peer_search(
+            stepper,
+            source,
+            rules,
+            limits=limits,
+            beam=settings.beam,
+            nbest=settings.nbest,
+            cancellation=cancellation,
+        )
     if settings.groups > 1:
         if bound is not None:
             raise UsageError(
                 f"search.groups={settings.groups} divides the beam into groups, which do not support constraints; "
                 "set search.groups=1 or leave the constraints out"
             )
-        return diverse_search(stepper, source, settings)
+        return diverse_search(stepper, source, settings, cancellation=cancellation)
     if settings.method == "beam" and settings.beam == 1 and bound is None and recorder is None:
-        return [[hypothesis] for hypothesis in greedy_search(stepper, source, settings)]
+        limits = settings.hard_limits(source)  # as in `greedy_search`
+        found = search(stepper, source, GreedySearch(), settings, limits=limits, cancellation=cancellation)
+        return [beam for [beam] in found]
     strategy = STRATEGIES[settings.method](settings.beam, stepper.end)
-    return [beam for [beam] in search(stepper, source, strategy, settings, constraints=bound, recorder=recorder)]
+    found = search(stepper, source, strategy, settings, constraints=bound, recorder=recorder, cancellation=cancellation)
+    return [beam for [beam] in found]
 
 
 def constraints_for(

@@ -21,13 +21,15 @@ import torch
 
 from seqloom.core.stepping import Source, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, top_symbols
-from seqloom.search.driver import Candidate, Expansion, Frontier, search
+from seqloom.search.driver import Cancellation, Candidate, Expansion, Frontier, search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import without_duplicates
 from seqloom.search.settings import SearchConfig
 
 
-def diverse_search(stepper: Stepper, source: Source, settings: SearchConfig) -> list[list[Hypothesis]]:
+def diverse_search(
+    stepper: Stepper, source: Source, settings: SearchConfig, *, cancellation: Cancellation | None = None
+) -> list[list[Hypothesis]]:
     """At most `settings.nbest` different hypotheses for each sentence, best first, finished ones before cut ones.
 
     `settings.beam` counts those of all `settings.groups` together; `settings.diversity` is λ. The best of each group
@@ -35,7 +37,8 @@ def diverse_search(stepper: Stepper, source: Source, settings: SearchConfig) -> 
     """
     width = settings.beam // settings.groups
     own = settings.model_copy(update={"beam": width, "nbest": min(settings.nbest, width)})
-    found = search(stepper, source, DiverseSearch(settings.groups, width, settings.diversity), own)
+    strategy = DiverseSearch(settings.groups, width, settings.diversity)
+    found = search(stepper, source, strategy, own, cancellation=cancellation)
     return [_merged(beams, settings.nbest) for beams in found]
 
 

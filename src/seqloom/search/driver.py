@@ -15,7 +15,7 @@ therefore a column of numbers for all of them, and a hypothesis is its path back
     symbols_t[r]      its symbol
     totals_t[r]       log P(y_1 … y_t ∣ x)
 
-Python looks at a sentence only when something of it ends.
+Python looks at a sentence only when something of it ends, or to see whether its result is still wanted.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,6 +55,20 @@ def run(stepper: Stepper, source: Source, advance: Callable[[Step], tuple[Array,
         is_same = rows.tolist() == list(range(len(last)))
         state = step.state if is_same else step.state.select(torch.from_numpy(rows).to(last.device))
         last = torch.from_numpy(symbols).to(last.device)
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """Ends the search of sentences whose result is no longer wanted."""
+
+    is_cancelled: Callable[[int], bool]
+    """Called with the number of each live sentence after each step. What it has found is dropped, its rows leave."""
+    on_dropped: Callable[[int], None] = lambda _rows: None
+    """Gets the number of rows that leave the batch, after each step at which some do."""
+
+    def for_batch(self, numbers: Sequence[int]) -> "Cancellation":
+        """The same for a batch whose sentence i is known as `numbers[i]` here."""
+        return Cancellation(lambda sentence: self.is_cancelled(numbers[sentence]), self.on_dropped)
 
 
 class Frontier(NamedTuple):  # a tuple, because one is made at each step
@@ -163,8 +177,9 @@ def search(
     limits: Sequence[int] | None = None,
     constraints: Constraints | None = None,
     recorder: Recorder | None = None,
+    cancellation: Cancellation | None = None,
 ) -> list[list[list[Hypothesis]]]:
-    """The hypotheses of each beam of each sentence, best first, finished ones before cut ones.
+    """The hypotheses of each beam of each sentence, best first, finished ones before cut ones; none if cancelled.
 
     A beam returns at most `settings.nbest` of them. `score` and `limits` (the maximum |Y| of each sentence) are those
     of the settings if not given. Hypotheses leave the batch as they finish, sentences as they are decided. `recorder`
@@ -179,6 +194,7 @@ def search(
         limits=limits,
         constraints=constraints,
         recorder=recorder,
+        cancellation=cancellation,
     )
     run(stepper, source, decoding.advance)
     found = [decoding.hypotheses(beam) for beam in decoding.beams]
@@ -302,7 +318,9 @@ class _Decoding:
         limits: Sequence[int] | None,
         constraints: Constraints | None,
         recorder: Recorder | None,
+        cancellation: Cancellation | None,
     ) -> None:
+        self.cancellation = cancellation
         self.strategy, self.settings, self.recorder = strategy, settings, recorder
         self.end, self.end_normalisation = end, score.end
         self.attention: list[Tensor | None] = []
@@ -356,6 +374,11 @@ class _Decoding:
             lives = self._retire(_Column(rows, symbols, log_probs, totals), expansion, is_there, ends)
             column = _Column(rows[lives], symbols[lives], log_probs[lives], totals[lives])
             carried = None if expansion.carried is None else expansion.carried[lives]
+        if self.cancellation is not None and (is_left := self._leave_cancelled(self.cancellation)) is not None:
+            column = _Column(
+                *(table[is_left] for table in (column.rows, column.symbols, column.log_probs, column.totals))
+            )
+            carried = None if carried is None else carried[is_left]
         self.columns.append(column)
         self.totals = column.totals
         if carried is not None:
@@ -413,6 +436,27 @@ class _Decoding:
             is_quiet = len(self.live) and not self.may_stop[self.live].any()
             self.quiet_until = int(self.limits[self.live].min()) if is_quiet else 0
         return lives
+
+    def _leave_cancelled(self, cancellation: Cancellation) -> Array | None:
+        """Leave the beams of cancelled sentences. True where a row stays; None if all do."""
+        sentences = self.live // self.strategy.beams
+        cancelled = [each for each in np.unique(sentences).tolist() if cancellation.is_cancelled(each)]
+        if not cancelled:
+            return None
+        for sentence in cancelled:
+            for beam in self.beams[sentence * self.strategy.beams : (sentence + 1) * self.strategy.beams]:
+                beam.finished.best.clear()
+                beam.cut.clear()
+        stays = ~np.isin(sentences, cancelled)  # [live beams]
+        is_left: Array = stays.repeat(self.sizes)  # [rows]
+        self.live, self.sizes = self.live[stays], self.sizes[stays]
+        self.starts = self.sizes.cumsum() - self.sizes
+        if self.states:
+            self.states = [self.states[row] for row in is_left.nonzero()[0].tolist()]
+        if self.paths is not None:
+            self.paths = [self.paths[row] for row in is_left.nonzero()[0].tolist()]
+        cancellation.on_dropped(len(is_left) - int(is_left.sum()))
+        return is_left
 
     def _values(self, step: Step) -> Float[Tensor, "rows symbols"]:
         """What the symbols of each row are ranked by."""

@@ -32,7 +32,7 @@ from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, Top, top_symbols
 from seqloom.search.constraints import Constraints
-from seqloom.search.driver import Expansion, Frontier, search
+from seqloom.search.driver import Cancellation, Expansion, Frontier, search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 
@@ -56,6 +56,7 @@ def sample_search(
     *,
     keys: Sequence[int] | None = None,
     constraints: Constraints | None = None,
+    cancellation: Cancellation | None = None,
 ) -> list[list[Hypothesis]]:
     """`settings.nbest` samples of each sentence, in the order in which they were drawn.
 
@@ -68,8 +69,11 @@ def sample_search(
     if keys is not None and len(keys) != sentences:
         raise UsageError(f"got {len(keys)} keys for {sentences} sentences; each sentence needs one")
     strategy = SampleSearch(settings, range(sentences) if keys is None else keys, settings.nbest)
-    found = search(stepper, source, strategy, settings, limits=settings.hard_limits(source), constraints=constraints)
-    return [[sample for [sample, *_] in samples] for samples in found]
+    limits = settings.hard_limits(source)
+    found = search(
+        stepper, source, strategy, settings, limits=limits, constraints=constraints, cancellation=cancellation
+    )
+    return [[sample for beam in samples for sample in beam[:1]] for samples in found]
 
 
 @dataclass(frozen=True)

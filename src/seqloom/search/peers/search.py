@@ -19,13 +19,20 @@ from torch import Tensor
 
 from seqloom.core.stepping import Source, Step, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, top_symbols
-from seqloom.search.driver import run
+from seqloom.search.driver import Cancellation, run
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger, extend
 from seqloom.search.peers.rules import PeerRules, PeerScore
 
 
 def peer_search(
-    stepper: Stepper, source: Source, rules: PeerRules, *, limits: Sequence[int], beam: int, nbest: int = 1
+    stepper: Stepper,
+    source: Source,
+    rules: PeerRules,
+    *,
+    limits: Sequence[int],
+    beam: int,
+    nbest: int = 1,
+    cancellation: Cancellation | None = None,
 ) -> list[list[Hypothesis]]:
     """At most `nbest` hypotheses for each sentence, best first, as a peer with these rules would find them.
 
@@ -49,6 +56,8 @@ def peer_search(
         offered = _allowed(step, rules, end=stepper.end, is_last=[length == limit for limit in owners], length=length)
         for sentence, candidates in zip(live, _best_candidates(live, offered, rules.candidates), strict=True):
             sentence.advance(candidates, length=length)
+        if cancellation is not None:
+            _leave_cancelled(live, cancellation)
         last = [each.pointer for sentence in live for each in sentence.live if each is not None]
         return np.array([each.row for each in last], np.int64), np.array([each.symbol for each in last], np.int64)
 
@@ -211,6 +220,17 @@ class PeerSentence:
             token_log_probs=found.token_log_probs[:-1],
             attention=None if found.attention is None else found.attention[:-1],
         )
+
+
+def _leave_cancelled(live: Sequence[PeerSentence], cancellation: Cancellation) -> None:
+    """Drop all hypotheses of cancelled sentences."""
+    rows = 0
+    for sentence in live:
+        if sentence.live and cancellation.is_cancelled(sentence.number):
+            rows += len(sentence.live)
+            sentence.live, sentence.finished = [], []
+    if rows:
+        cancellation.on_dropped(rows)
 
 
 def _allowed(step: Step, rules: PeerRules, *, end: int, is_last: Sequence[bool], length: int) -> Step:
