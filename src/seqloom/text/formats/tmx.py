@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.text.formats.segments import (
@@ -62,23 +62,36 @@ def choose_variant(variants: Sequence[tuple[str, T]], wanted: str) -> T | None:
 # --- learning from it ------------------------------------------------------------------------------------------------
 
 
+class Variant(NamedTuple):  # a tuple, because two are made for each unit
+    """The text of a unit in one language, and when it was last changed: `20260131T235959Z`, or empty."""
+
+    text: str
+    changed: str
+
+
 @dataclass
 class _Units:
     """Receives a memory while it is parsed, and holds its finished units."""
 
     languages: Languages
-    done: list[tuple[str | None, str | None, int, list[str]]] = field(default_factory=list)
+    with_codes: bool = False
+    """Whether the markup inside inline codes is part of the text."""
+    done: list[tuple[Variant | None, Variant | None, int, list[str]]] = field(default_factory=list)
     """Source, target, line, and the languages of all variants."""
     header: str | None = None
     is_memory: bool = False
     nameless: "array[int]" = field(default_factory=lambda: array("q"))
     """Lines of variants that name no language."""
-    _variants: list[tuple[str, str]] = field(default_factory=list)
+    _variants: list[tuple[str, Variant]] = field(default_factory=list)
     _line: int = 0
+    _changed: tuple[str, str] = "", ""
+    """When the open unit and its open variant were changed."""
     _code: str = ""
     _text: list[str] | None = None
     _hidden: int = 0
     """Open elements inside a segment whose content is not text."""
+    _empty_code: str | None = None
+    """The tag of an open code without markup inside, so far."""
     _mark: list[str] | None = None
     _is_fuzzy: bool = False
 
@@ -86,14 +99,23 @@ class _Units:
         name = name.rpartition("}")[2]
         self.is_memory = self.is_memory or name == "tmx"
         if self._text is not None:
+            if self.with_codes and not self._hidden:
+                tag = name + "".join(f' {key}="{value}"' for key, value in attributes.items())
+                if name in _NOT_TEXT:
+                    self._empty_code = f"<{tag}/>"
+                else:
+                    self._text.append(f"<{tag}>")
             self._hidden += bool(self._hidden or name in _NOT_TEXT)
         elif name == "tu":
             self._line, self._variants = line, []
+            self._changed = attributes.get("changedate") or attributes.get("creationdate") or "", ""
         elif name == "prop" and attributes.get("type") == FUZZY:
             self._mark = []
         elif name == "tuv":
             self._is_fuzzy = False
             self._code = attributes.get(_LANGUAGE) or attributes.get("lang") or ""
+            own = attributes.get("changedate") or attributes.get("creationdate") or ""
+            self._changed = self._changed[0], own
             if not self._code:
                 self.nameless.append(line)
         elif name == "seg":
@@ -104,17 +126,24 @@ class _Units:
     def data(self, text: str) -> None:
         if self._mark is not None:
             self._mark.append(text)
-        elif self._text is not None and not self._hidden:
+        elif self._text is not None and (self.with_codes or not self._hidden):
             self._text.append(text)
+            self._empty_code = None
 
     def end(self, name: str) -> None:
         name = name.rpartition("}")[2]
         if self._hidden:
             self._hidden -= 1
+            if self._empty_code is not None and self._text is not None and not self._hidden:
+                self._text.append(self._empty_code)
+                self._empty_code = None
         elif name == "seg" and self._text is not None:
             # A translation that needs review is not learnt from.
-            self._variants.append((self._code, "" if self._is_fuzzy else "".join(self._text)))
+            text = "" if self._is_fuzzy else "".join(self._text)
+            self._variants.append((self._code, Variant(text, self._changed[1] or self._changed[0])))
             self._text = None
+        elif self.with_codes and self._text is not None:
+            self._text.append(f"</{name}>")
         elif name == "prop" and self._mark is not None:
             self._is_fuzzy = "".join(self._mark).strip() == "true"
             self._mark = None
@@ -146,9 +175,15 @@ def choose_pair(
     return choose_variant(variants, source), None if target is None else choose_variant(variants, target)
 
 
-def _read_units(path: Path, languages: Languages) -> Iterator[tuple[str | None, str | None, int]]:
-    """Source, target and line of each unit. Memory holds a piece of the file."""
-    units = _Units(languages)
+def read_variants(
+    path: Path, *, languages: Languages, with_codes: bool = False
+) -> Iterator[tuple[Variant | None, Variant | None, int]]:
+    """Source, target and line of each unit. Memory holds a piece of the file.
+
+    Inline codes are left out, or `with_codes` are the markup that they stand for: `<ph>%s</ph>` is %s. One that holds
+    none is written as its own tag.
+    """
+    units = _Units(languages, with_codes)
     for _ in parse_xml(path, units):
         yield from (unit[:3] for unit in units.done)
         units.done.clear()
@@ -159,13 +194,16 @@ def _read_units(path: Path, languages: Languages) -> Iterator[tuple[str | None, 
 
 def read_pairs(path: Path, *, languages: Languages = (None, None)) -> Iterator[Pair | None]:
     """The pairs of a memory; None for a unit that lacks one of the languages."""
-    for source, target, line in _read_units(path, languages):
-        yield Pair(source, target, line) if source and target and source.strip() and target.strip() else None
+    for source, target, line in read_variants(path, languages=languages):
+        if source and target and source.text.strip() and target.text.strip():
+            yield Pair(source.text, target.text, line)
+        else:
+            yield None
 
 
 def read_side(path: Path, *, language: str | None) -> Iterator[str | None]:
     """The texts of a memory in one language, or in that of its header; None for a unit that has none."""
-    return (source for source, _, _ in _read_units(path, (language, None)))
+    return (source and source.text for source, _, _ in read_variants(path, languages=(language, None)))
 
 
 @dataclass(frozen=True)
