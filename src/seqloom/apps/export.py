@@ -98,7 +98,8 @@ def _rounded(folder: Path, place: Path) -> Path:
     search = loaded.config.search.model_copy(update={"precision": "int8"})
     config = loaded.config.model_copy(update={"search": search})
     card = replace(loaded.card, format=INT8_FORMAT)
-    save_model(place, config, tokenizers=loaded.tokenizers, weights=weights, card=card)
+    calibration = loaded.calibration
+    save_model(place, config, tokenizers=loaded.tokenizers, weights=weights, card=card, calibration=calibration)
     if has_file(folder, LEXICON):
         add_file(place, LEXICON, write=lambda path: shutil.copyfile(folder / LEXICON, path))
     return place

@@ -1,5 +1,6 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,6 +27,7 @@ from seqloom.core.errors import DataError, Problem, UsageError, warn
 from seqloom.core.stepping import Stepper
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data.batches import PairBatch
+from seqloom.metrics.calibration import Calibration
 from seqloom.models.protocols import TranslationModel
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.packing import pack, packing_of
@@ -42,6 +44,7 @@ from seqloom.runs.translator import (
     limit_message,
     line_counter,
     make_parts,
+    mean_log_prob,
     model_stepper,
     padded,
     sentences_at_once,
@@ -60,6 +63,7 @@ from seqloom.text.glossary import Glossary
 from seqloom.text.normalise import is_blank
 from seqloom.text.tags import Tagged, place_tags, take_out
 from seqloom.text.tokenizer import Tokenizers
+from seqloom.text.translation_memory import MemoryMatch
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,12 @@ class Translation:
     target_pieces: tuple[str, ...] = ()
     alignment: Alignment | None = None
     """Which words translate which, where that was requested."""
+    confidence: float | None = None
+    """How good it probably is, from 0 to 1: see `seqloom.metrics.calibration`. None where nothing was searched."""
+    is_calibrated: bool = False
+    """Whether its confidence is the chrF that such translations reached on dev text, and not just a probability."""
+    matches: tuple[MemoryMatch, ...] = ()
+    """What a translation memory has for the line, if one was used: the unit of the same text, or similar ones."""
 
     @property
     def hit_limit(self) -> bool:
@@ -183,6 +193,8 @@ class Translator:
         """Tokens of a source sentence, END included, up to which it is not split."""
         self._model = cast("TranslationModel", loaded.model)
         self._steppers = Steppers([loaded, *companions], fused=fused)
+        self.calibration = None if self._steppers.is_several else loaded.calibration
+        """What confidences are computed with. Models that decide together have other probabilities than the first."""
         self._members = [each.summary() for each in (loaded, *companions)]
 
     @staticmethod
@@ -268,7 +280,7 @@ class Translator:
         constraints = request.line_constraints(len(lines))
         bare = [take_out(line) for line in lines] if request.tags else []
         plain = [each.plain for each in bare] if request.tags else lines
-        render = _Render(self.tokenizers, settings, request)
+        render = _Render(self.tokenizers, settings, request, self.calibration)
         results: list[list[Translation]] = []
         for begin in range(0, len(plain), LINES_AT_ONCE):
             some = plain[begin : begin + LINES_AT_ONCE]
@@ -378,7 +390,7 @@ class Translator:
                 f"{self.longest} tokens; give a line that is neither blank nor longer"
             )
         recorder = Recorder()
-        render = _Render(self.tokenizers, settings, Request())
+        render = _Render(self.tokenizers, settings, Request(), self.calibration)
         core = self._part_search(settings, given, attention=render.needs_attention)
         with torch.inference_mode():
             (found,) = decode(
@@ -421,6 +433,7 @@ class _Render:
     tokenizers: Tokenizers
     settings: SearchConfig
     request: Request
+    calibration: Calibration | None
 
     @property
     def align(self) -> bool:
@@ -452,6 +465,10 @@ class _Render:
         ]
         joined = join(texts, inside_word=[part.is_inside_word for part in parts])
         is_shown = self.request.pieces and len(parts) == 1
+        log_prob = mean_log_prob(hypotheses)
+        confidence = None if log_prob is None else math.exp(log_prob)
+        if log_prob is not None and self.calibration is not None:
+            confidence = self.calibration.confidence(log_prob, is_cut=ended_at_limit(hypotheses))
         return Translation(
             text=joined.text,
             score=sum(each.score for each in hypotheses),
@@ -459,6 +476,8 @@ class _Render:
             source_pieces=tuple(source.piece(id) for id in parts[0].ids) if is_shown else (),
             target_pieces=tuple(target.piece(id) for id in hypotheses[0].symbols) if is_shown else (),
             alignment=align_parts([each for each in words if each], joined.starts) if self.align else None,
+            confidence=confidence,
+            is_calibrated=self.calibration is not None,
         )
 
 

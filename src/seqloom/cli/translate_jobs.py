@@ -246,6 +246,8 @@ def _record(translation: "Translation", piece: Callable[[int], str]) -> dict[str
         "is_finished": all(hypothesis.is_finished for hypothesis in translation.hypotheses),
         "is_complete": all(hypothesis.is_complete for hypothesis in translation.hypotheses),
         "hit_limit": translation.hit_limit,
+        "confidence": translation.confidence,
+        "is_calibrated": translation.is_calibrated,
     }
     if (alignment := translation.alignment) is not None:
         record |= {"source_words": alignment.source_words, "target_words": alignment.target_words}

@@ -159,6 +159,15 @@ def dev_metrics_for(
             return Bleu(tokenize=tokenize_for(language), lowercase=lowercase), chrf
 
 
+def line_scores(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:
+    """The chrF of each line by itself, from 0 to 1."""
+    if not hypotheses:
+        return []
+    metric = Chrf(lowercase=lowercase)
+    values = metric.values(metric.statistics(hypotheses, references).lines) / 100
+    return [float(value) for value in values]
+
+
 Length = Literal["word", "phrase", "sentence"]
 
 BLEU_ORDER = 4

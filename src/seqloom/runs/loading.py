@@ -14,6 +14,7 @@ from seqloom.core.archive import by_origin, is_archive, temporary_folder, unpack
 from seqloom.core.arguments import as_path, shown
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError, warn
+from seqloom.metrics.calibration import Calibration
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import keep_scales
 from seqloom.runs.config import BuildsModel, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
@@ -23,6 +24,7 @@ from seqloom.runs.model_dir import (
     Card,
     listed_files,
     parse_card,
+    read_calibration,
     read_card,
     read_part,
     read_settings,
@@ -89,6 +91,8 @@ class LoadedModel(Loaded):
     """A model that was trained in steps."""
 
     model: nn.Module
+    calibration: Calibration | None = None
+    """What the confidence of its translations is computed with."""
 
     def search_settings(self, given: SearchConfig | None = None) -> SearchConfig:
         """These settings, or its own, with a maximum output length that fits its training data where none was set."""
@@ -133,7 +137,7 @@ def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | 
         load_weights(built, found, origin=str(folder), **remedy)
     keep_scales(built, scales)
     built.to(place).eval()
-    return LoadedModel(folder, config, tokenizers, built, card, place)
+    return LoadedModel(folder, config, tokenizers, built, card, place, read_calibration(folder))
 
 
 def load_fitted(folder: Path | str) -> LoadedFitted:

@@ -38,6 +38,7 @@ from seqloom.core.files import (
     why_unwritten,
     write_atomically,
 )
+from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.nn.fast.int8 import Int8Weight, kept_scales
 from seqloom.runs.config import RunConfig
@@ -54,6 +55,9 @@ INT8_FORMAT = 2
 
 CARD = "card.json"
 """The card of the model of a run, written when training begins."""
+
+CALIBRATION = "calibration.json"
+"""What the confidence of translations is computed with, if the model was calibrated."""
 
 AGAIN = "copy the model directory again from where it was made"
 
@@ -107,6 +111,16 @@ class Card:
         records = [{**asdict(each), "data": "dev", "lines": lines} for each in scores]
         measured = (each if math.isfinite(each["value"]) else {**each, "value": None} for each in records)
         return replace(self, scores=tuple(measured))
+
+
+@dataclass(frozen=True)
+class DevResult:
+    """What was measured on dev text."""
+
+    scores: tuple[CorpusScore, ...]
+    lines: int
+    calibration: Calibration | None = None
+    """Of a translator, if there were enough lines."""
 
 
 def shapes_of(path: Path) -> dict[str, Sequence[int]]:
@@ -176,11 +190,23 @@ def _is_number(value: Any) -> bool:
 
 
 def save_model(
-    folder: Path, config: RunConfig, *, tokenizers: Tokenizers, weights: Mapping[str, Tensor], card: Card
+    folder: Path,
+    config: RunConfig,
+    *,
+    tokenizers: Tokenizers,
+    weights: Mapping[str, Tensor],
+    card: Card,
+    calibration: Calibration | None = None,
 ) -> None:
     """Write a model directory atomically; an older one at the same place is replaced."""
     tensors = {name: for_disk(tensor) for name, tensor in weights.items()}
-    write_model(folder, config, tokenizers=tokenizers, card=card, write=lambda path: save_file(tensors, path))
+
+    def write(path: Path) -> None:
+        save_file(tensors, path)
+        if calibration is not None:
+            write_calibration(path.with_name(CALIBRATION), calibration)
+
+    write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
 
 
 def save_fitted(
@@ -226,6 +252,23 @@ def add_file(folder: Path, name: str, *, write: Callable[[Path], object]) -> Non
     write(path)
     manifest["files"][name] = {"size": path.stat().st_size, "sha256": sha256_of(path)}
     _write_manifest(folder, manifest)
+
+
+def write_calibration(path: Path, calibration: Calibration) -> None:
+    """Write what confidences are computed with; `add_file` adds it to a model that exists."""
+    write_atomically(path, json.dumps(calibration.to_json(), indent=2) + "\n")
+
+
+def read_calibration(folder: Path) -> Calibration | None:
+    """The calibration of a model directory that was checked before, if it has one."""
+    if not has_file(folder, CALIBRATION):
+        return None
+    try:
+        return Calibration.from_json(read_part(folder / CALIBRATION))
+    except ValueError as error:
+        raise ModelError(
+            f"{folder / CALIBRATION} is invalid: {error}; {AGAIN}, or calibrate it again with seqloom evaluate"
+        ) from error
 
 
 def has_file(folder: Path, name: str) -> bool:

@@ -24,6 +24,7 @@ from seqloom.data.store import read_stored_lines
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.config import DataConfig, FitsText, RunConfig
 from seqloom.runs.loading import Loaded
+from seqloom.runs.model_dir import DevResult
 from seqloom.runs.readers import measure_perplexity
 from seqloom.runs.sizing import Sizing, choose_fitted_sizes, choose_text_sizes, text_facts
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
@@ -222,7 +223,7 @@ class TextData:
             "tokenizers": [self.tokenizers.target.fingerprint],
         }
 
-    def measure(self, loaded: Loaded, *, listener: Listener) -> tuple[tuple[CorpusScore, ...], int]:
+    def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         """Perplexities of the dev text, per token, word and character, and how many lines they are of."""
 
         def progress(done: int, everything: int) -> None:
@@ -232,4 +233,4 @@ class TextData:
         scores = tuple(CorpusScore(f"perplexity/{each.unit}", each.value, each.signature) for each in found.all)
         lines = len(self.dev_lines)
         listener(Event("scores", {"data": "dev", "lines": lines, "scores": [asdict(each) for each in scores]}))
-        return scores, lines
+        return DevResult(scores, lines)

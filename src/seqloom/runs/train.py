@@ -29,6 +29,7 @@ from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_mo
 from seqloom.runs.model_dir import (
     CARD,
     Card,
+    DevResult,
     read_card,
     read_settings,
     require_exact_weights,
@@ -437,19 +438,20 @@ def _train(
         trained_on["dev_loss"] = loss
     if isinstance(config.model, OutsideConfig):
         trained_on["outside_model"] = config.model.model_dump(mode="json", include={"builder", "settings"})
-    card, folder, scores = session.card(trained_on), run / "model", tuple[CorpusScore, ...]()
+    card, folder, measured = session.card(trained_on), run / "model", DevResult((), 0)
     failure = _divergence(session, outcome=outcome, loss=loss)
     tokenizers = session.data.tokenizers
     if failure is None:
         loaded = LoadedModel(folder, config, tokenizers, session.model, card, session.world.device)
-        scores, lines = session.data.measure(loaded, listener=listener)
-        card = card.with_scores(scores, lines=lines)
-    save_model(folder, config, tokenizers=tokenizers, weights=weights, card=card)
+        measured = session.data.measure(loaded, listener=listener)
+        card = card.with_scores(measured.scores, lines=measured.lines)
+    calibration = measured.calibration
+    save_model(folder, config, tokenizers=tokenizers, weights=weights, card=card, calibration=calibration)
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))
     if failure is not None:
         raise TrainingError(f"{failure} The run is kept in {run}, and its model ({chosen}) in {folder}")
-    return Trained(run, folder, outcome, scores, config.purpose)
+    return Trained(run, folder, outcome, measured.scores, config.purpose)
 
 
 def _finished(run: Path, config: RunConfig, *, outcome: Outcome) -> Trained | None:
@@ -528,8 +530,8 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
         folder, scores = run / "model", tuple[CorpusScore, ...]()
         if has_perplexity and data.dev_lines:
             loaded = LoadedFitted(folder, config, data.tokenizers, model, card)
-            scores, lines = data.measure(loaded, listener=listener)
-            card = card.with_scores(scores, lines=lines)
+            measured = data.measure(loaded, listener=listener)
+            scores, card = measured.scores, card.with_scores(measured.scores, lines=measured.lines)
         save_fitted(folder, config, tokenizers=data.tokenizers, arrays=arrays, card=card)
     message = f"fitted to {tokens:,} tokens"
     outcome = Outcome(

@@ -24,12 +24,14 @@ from seqloom.data.corpus_files import languages_from, parts_of
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.store import Store, read_stored_lines
-from seqloom.metrics.scoring import Bootstrap, CorpusScore, score
-from seqloom.metrics.translation import dev_metrics_for
+from seqloom.metrics.calibration import Calibration, fit_calibration
+from seqloom.metrics.scoring import Bootstrap, score
+from seqloom.metrics.translation import dev_metrics_for, line_scores
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import LoadedModel
+from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
-from seqloom.runs.translator import limit_message, translate_lines
+from seqloom.runs.translator import BestTranslations, limit_message, translate_lines
 from seqloom.search.settings import OutputLimit
 from seqloom.tasks.settings import TranslationConfig
 from seqloom.tasks.translation import DevSet, TranslationTask
@@ -312,8 +314,8 @@ class PairData:
             "tokenizers": [self.tokenizers.source.fingerprint, self.tokenizers.target.fingerprint],
         }
 
-    def measure(self, loaded: LoadedModel, *, listener: Listener) -> tuple[tuple[CorpusScore, ...], int]:
-        """Translate the dev text with the full search; its scores, and how many lines they are of."""
+    def measure(self, loaded: LoadedModel, *, listener: Listener) -> DevResult:
+        """Translate the dev text with the full search; its scores, and what its confidences are computed with."""
         config, count = loaded.config, min(MAX_SCORED_LINES, len(self.dev))
         sources = [self.tokenizers.source.decode(self.dev.sources[at][:-1].tolist()) for at in range(count)]
         done = 0
@@ -324,18 +326,30 @@ class PairData:
             listener(Event("progress", {"what": "translating dev text", "done": done, "all": count}))
 
         best = translate_lines(loaded, sources, progress=progress)
-        if best.cut:
-            notice(listener, f"dev text: {limit_message(best.cut, count)}")
-        metrics = dev_metrics_for(
-            config.data.target,
-            lowercase=config.evaluation.lowercase or config.text.lowercase,
-            references=self.references,
-        )
+        if cut := sum(best.is_cut):
+            notice(listener, f"dev text: {limit_message(cut, count)}")
+        lowercase = config.evaluation.lowercase or config.text.lowercase
+        metrics = dev_metrics_for(config.data.target, lowercase=lowercase, references=self.references)
         bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         references = self.references[:count]
         scores = tuple(score(metric, best.texts, references=references, bootstrap=bootstrap) for metric in metrics)
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
-        return scores, count
+        return DevResult(scores, count, calibrate(best, references, lowercase=lowercase))
+
+
+def calibrate(best: BestTranslations, references: Sequence[str], *, lowercase: bool) -> Calibration | None:
+    """What the confidence of translations is computed with, learned from these; None of too few.
+
+    Blank lines are left out, and those that were cut at the maximum length, whose confidence does not depend on their
+    probability.
+    """
+    reached = line_scores(best.texts, references, lowercase=lowercase)
+    known = [
+        (log_prob, value)
+        for log_prob, is_cut, value in zip(best.log_probs, best.is_cut, reached, strict=True)
+        if log_prob is not None and not is_cut
+    ]
+    return fit_calibration([log_prob for log_prob, _ in known], [value for _, value in known])
 
 
 def _open(config: RunConfig, names: Sequence[str], *, formats: Sequence[Format], listener: Listener) -> ParallelCorpus:

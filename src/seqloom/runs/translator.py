@@ -424,8 +424,10 @@ class BestTranslations:
     """The best translation of each line."""
 
     texts: list[str]
-    cut: int
-    """How many of them ended at the maximum output length."""
+    log_probs: list[float | None]
+    """The mean log-probability of the tokens of each; None for a blank line."""
+    is_cut: list[bool]
+    """Which of them ended at the maximum output length."""
 
 
 def translate_lines(
@@ -444,7 +446,8 @@ def translate_lines(
         stepper=lambda _batch: model_stepper(model, attention=attention, heads=settings.heads),
     )
     texts: list[str] = []
-    cut = 0
+    log_probs: list[float | None] = []
+    is_cut: list[bool] = []
     for begin in range(0, len(lines), LINES_AT_ONCE):
         some = lines[begin : begin + LINES_AT_ONCE]
         limit = loaded.config.data.longest
@@ -461,8 +464,9 @@ def translate_lines(
                 for each, known in zip(best, words, strict=True)
             ]
             texts.append(join(translations, inside_word=[parts[at].is_inside_word for at in places]).text)
-            cut += ended_at_limit(best)
-    return BestTranslations(texts, cut)
+            log_probs.append(mean_log_prob(best))
+            is_cut.append(ended_at_limit(best))
+    return BestTranslations(texts, log_probs, is_cut)
 
 
 def line_counter(parts: Sequence[Part], lines: int, progress: Callable[[int], None]) -> Callable[[Sequence[int]], None]:
@@ -536,6 +540,12 @@ def padded(sentences: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 def ended_at_limit(hypotheses: Sequence[Hypothesis]) -> bool:
     """Whether the search of one of the parts of a line ended at the maximum output length."""
     return any(each.hit_limit or not each.is_finished for each in hypotheses)
+
+
+def mean_log_prob(hypotheses: Sequence[Hypothesis]) -> float | None:
+    """The mean log-probability of the tokens of all parts of a line; None where no tokens are known."""
+    found = [value for each in hypotheses for value in each.token_log_probs]
+    return sum(found) / len(found) if found else None
 
 
 def limit_message(cut: int, total: int) -> str:
