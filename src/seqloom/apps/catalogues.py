@@ -122,7 +122,23 @@ def fill_catalogue(
     that have some are fuzzy. With `review`, all translations are marked for review.
     """
     best = [each[0] for each in translator.run(work.lines, request, progress=progress, watch=watch)]
-    given = iter(best)
+    return finish_work(work, best, normalise=translator.tokenizers.source.normaliser, target=target, review=review)
+
+
+def finish_work(
+    work: CatalogueWork,
+    translations: Sequence[Translation],
+    *,
+    normalise: Callable[[str], str],
+    target: str | None = None,
+    review: bool = False,
+) -> FilledCatalogue:
+    """Fill a catalogue with the translations of `work.lines`, one for each line.
+
+    They are plain, made with `align` where the model can; `normalise` is what the model does to a source line. The
+    other arguments are those of `fill_catalogue`.
+    """
+    given = iter(translations)
     fillings: dict[int, Filling] = {}
     for number, carrier in work.carriers.items():
         renderings = []
@@ -132,10 +148,10 @@ def fill_catalogue(
             if known is not None:
                 rendering = Rendering(each.text, known.target_spans, known.links, is_whole)
             renderings.append(rendering)
-        filling = carrier.filling(renderings, normalise=translator.tokenizers.source.normaliser)
+        filling = carrier.filling(renderings, normalise=normalise)
         if filling is not None:
             fillings[number] = filling
-    lines = [CatalogueLine(*each) for each in zip(work.lines, work.places, best, strict=True)]
+    lines = [CatalogueLine(*each) for each in zip(work.lines, work.places, translations, strict=True)]
     marked = {number: replace(each, is_fuzzy=True) for number, each in fillings.items()} if review else fillings
     data = work.catalogue.filled(marked, target=target)
     return FilledCatalogue(

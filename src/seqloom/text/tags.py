@@ -2,6 +2,7 @@
 
     <b>…</b>            a pair goes around the words that its own words became
     <br/> {0} %s &amp;  a single one is placed before the word it preceded, or after the one it touched
+    [X7X] <x id="7"></x>  so are the marks that translation platforms put in place of what must stay
     %d%% {0}{1}<br/>    those that touch each other move as one, in their order, with the spaces around them
 
 Pairs stay as they were nested: what was inside a pair is inside it again, what was beside it is beside it, though
@@ -26,6 +27,7 @@ from seqloom.text.words import Span, word_spans
 # Possessive quantifiers: what they took is never tried again with less, which would take quadratic time.
 _TAG = re.compile(
     r"""<!--                                                    # a comment, whose end is found separately
+    | <([A-Za-z][\w:.-]*+)(?:\s[^<>]*+)?></\1\s*>             # an element with nothing inside: <x id="7"></x>
     | <[A-Za-z](?:[^<>"'=]++|=\s*+(?:"[^"]{0,1000}+"|'[^']{0,1000}+')?+){0,100}+>  # HTML and XML: <a title="x > y">
     | </?[A-Za-z][^<>]*>                                        # the same, with quotes that do not match
     | <\?[A-Za-z][^<>]*\?> | <![A-Z]+\s[^<>]*> | <!\[CDATA\[ | \]\]>
@@ -33,10 +35,13 @@ _TAG = re.compile(
     | %\([A-Za-z_]\w*\)[-+0\#]*+\d*+(?:\.\d++)?[a-zA-Z]         # %(name)s
     | (?<!\d)%(?:\d++\$)?[-+0\#]*+(?:\*|\d++)?(?:\.(?:\*|\d++))?(?:hh|ll|[hljzt])?[sdifuxXeEgGcr@](?![A-Za-z])
     | (?:(?<![\w.,])\d++(?:[.,]\d++)*+)?%%                     # with its number: 100%%
+    | \[X[0-9]+X\]                                             # Weblate: [X7X]
     | &(?:[A-Za-z][A-Za-z0-9]*|\#[0-9]+|\#[xX][0-9A-Fa-f]+);    # an entity
     """,
     re.VERBOSE,
 )
+_CLOSED = re.compile(r"[^<]></[A-Za-z][\w:.-]*+\s*>\Z")
+"""The end of an element with nothing inside, which is one tag."""
 _NAME = re.compile(r"<(/?)([A-Za-z][\w:.-]*).*?(/?)>", re.DOTALL)
 _EMPTY = frozenset("area br col embed hr img input wbr".split())  # noqa: SIM905
 """Elements of HTML that hold nothing, with a slash at their end or without."""
@@ -145,7 +150,8 @@ def _parts(text: str) -> tuple[bool, str, bool]:
     if found is None:
         return False, "", False
     closes, name = bool(found[1]), found[2].lower()
-    return closes, name, bool(found[3]) or (name in _EMPTY and not closes)
+    is_empty = bool(found[3]) or (name in _EMPTY and not closes) or _CLOSED.search(text) is not None
+    return closes, name, is_empty
 
 
 # --- putting back -----------------------------------------------------------------------------------------------------

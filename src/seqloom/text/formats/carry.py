@@ -166,7 +166,7 @@ class Carrier:
         for found in self._stand_in.finditer(text):
             piece = unit.pieces[found[0]]
             between = text[done : found.start()]
-            is_line_end = isinstance(piece, str) and "\n" in piece
+            is_line_end = "\n" in piece if isinstance(piece, str) else piece.parts_words
             yield between.rstrip(" ") if is_line_end else between
             yield piece
             done = found.end()
@@ -275,7 +275,7 @@ def _parts_of(run: Sequence[str | Code | Placeholder], mark: str) -> "list[_Unit
         if isinstance(piece, str):
             line.append(piece)
             continue
-        name = "br" if isinstance(piece, Placeholder) and piece.parts_words else "c"
+        name = "br" if piece.parts_words else "c"
         kind = piece.kind if isinstance(piece, Code) else "alone"
         if isinstance(piece, Code) and kind in ("open", "close"):
             name = names.setdefault(piece.name, f"c{len(names)}")

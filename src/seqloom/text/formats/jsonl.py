@@ -151,7 +151,12 @@ class _TargetSpan:
 
 def read_jsonl(path: Path, *, languages: Languages = (None, None)) -> "JsonlCatalogue":
     """Read a file whose targets can be filled."""
-    return JsonlCatalogue(decoded(read_whole(path), "utf-8", path), languages=languages)
+    return parse_jsonl(read_whole(path), path, languages=languages)
+
+
+def parse_jsonl(data: bytes, path: Path, *, languages: Languages = (None, None)) -> "JsonlCatalogue":
+    """The same of the bytes of a file; the path is for messages."""
+    return JsonlCatalogue(decoded(data, "utf-8", path), languages=languages)
 
 
 class JsonlCatalogue:

@@ -5,6 +5,7 @@ r"""Placeholders in text that programs show: what must be kept exactly.
     ${x} $name                     templates            \n \t \u00e9                   escapes that are text
     &amp; &#160;                   entities             https://… name@example.org     addresses
     --option                       command lines        a line end                     (real ones, not \n)
+    [X7X]                          marks of Weblate
 
 Matching is permissive: to keep a word that is not a placeholder costs little, to lose a placeholder breaks a
 program. But a percent sign after a number that begins a word is text (100%ig, 50 %-Rabatt), unless the file says that
@@ -39,6 +40,7 @@ _PATTERN = r"""(?P<tag> </?[A-Za-z][^<>]*> )
         (?: hh | ll | I64 | I32 | I(?=[diu]) | wf?(?:8|16|32|64) | [hlqjztL] )? [A-Za-z@] )
     | (?: (?<![\w.,]) \d++ (?:[.,]\d++)*+ )? %%
     | [$\#]? \{
+    | \[ X [0-9]++ X \]
     | \$ [A-Za-z_]\w*+ \$?
     | (?P<escape> \\ (?: [nrtabfv0"'\\] | u[0-9A-Fa-f]{4} | x[0-9A-Fa-f]{2} ) )
     | & (?: [A-Za-z][A-Za-z0-9]*+ | \#[0-9]++ | \#[xX][0-9A-Fa-f]++ ) ;

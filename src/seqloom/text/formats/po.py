@@ -187,7 +187,11 @@ class Entry:
 
 def read_po(path: Path) -> "PoCatalogue":
     """Read a catalogue, `.gz`, `.xz` and `.zst` too; a DataError names what cannot be read."""
-    data = read_whole(path)
+    return parse_po(read_whole(path), path)
+
+
+def parse_po(data: bytes, path: Path) -> "PoCatalogue":
+    """The same of the bytes of a file; the path is for messages."""
     # The charset of the header counts; messages may mention others.
     name, top = "utf-8", data[:_MAX_HEADER_BYTES]
     if header := _HEADER.search(top):

@@ -1,19 +1,31 @@
 """File formats by the endings of their names: pairs and texts to learn from, catalogues to fill."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.core.files import require_file
-from seqloom.core.text_files import bare_name
-from seqloom.text.formats.jsonl import JSONL
-from seqloom.text.formats.po import MO, PO
+from seqloom.core.text_files import bare_name, read_whole
+from seqloom.text.formats.html import parse_html
+from seqloom.text.formats.jsonl import JSONL, parse_jsonl
+from seqloom.text.formats.plain import parse_text
+from seqloom.text.formats.po import MO, PO, parse_po
 from seqloom.text.formats.segments import Catalogue, Format, Languages, Pair, Side
-from seqloom.text.formats.tmx import TMX, is_language
-from seqloom.text.formats.xliff import XLIFF
+from seqloom.text.formats.tmx import TMX, is_language, parse_tmx
+from seqloom.text.formats.xliff import XLIFF, parse_xliff
 
 FORMATS: tuple[Format, ...] = (JSONL, MO, PO, TMX, XLIFF)
 """The formats of the package; a program passes its own as `formats=(*FORMATS, ITS_FORMAT)`."""
+
+DOCUMENTS: Mapping[str, Callable[[bytes, Path], Catalogue]] = {
+    ".htm": parse_html,
+    ".html": parse_html,
+    ".xhtml": parse_html,
+}
+"""Readers of files that hold one language, whose words are replaced, by the endings of their names."""
+
+TRANSLATABLE = (*sorted(DOCUMENTS), ".jsonl", ".po", ".pot", ".tmx", ".txt", ".xlf", ".xliff")
+"""The endings of all files that `parse_catalogue` reads; on the command line, a .txt is lines of text."""
 
 SHOWN_FILES = 3
 """Files that are named where several are skipped."""
@@ -78,6 +90,41 @@ def open_catalogue(
     if found.catalogue is None:
         raise UsageError(f"{path}: files of the format {found.name} can be read, but not filled with translations")
     return found.catalogue(path, languages)
+
+
+def is_document(path: Path) -> bool:
+    """Whether a file is a document by its name, compressed or not: its words are replaced by their translation."""
+    return Path(bare_name(path)).suffix.lower() in DOCUMENTS
+
+
+def open_document(path: Path) -> Catalogue:
+    """Read a document whose words can be replaced."""
+    require_file(path)
+    return DOCUMENTS[Path(bare_name(path)).suffix.lower()](read_whole(path), path)
+
+
+def parse_catalogue(name: str, data: bytes, *, languages: Languages = (None, None)) -> Catalogue:
+    """The catalogue in the bytes of a file, by the ending of its name; nothing is opened.
+
+    `languages` choose among those of a memory or of records. A damaged file is a DataError, an unknown ending a
+    UsageError with the known ones.
+    """
+    path = Path(name)
+    suffix = path.suffix.lower()
+    if suffix in DOCUMENTS:
+        return DOCUMENTS[suffix](data, path)
+    match suffix:
+        case ".jsonl":
+            return parse_jsonl(data, path, languages=languages)
+        case ".po" | ".pot":
+            return parse_po(data, path)
+        case ".tmx":
+            return parse_tmx(data, path, languages=languages)
+        case ".txt":
+            return parse_text(data, path)
+        case ".xlf" | ".xliff":
+            return parse_xliff(data, path)
+    raise UsageError(f"{path.name[:100]!r} is not in a supported format; supported are {', '.join(TRANSLATABLE)}")
 
 
 def languages_of(path: Path, formats: Sequence[Format] = FORMATS) -> Languages:

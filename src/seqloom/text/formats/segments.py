@@ -31,6 +31,8 @@ class Code:
     """Whether it is alone, opens or closes a pair, or separates texts that are translated one by one."""
     name: str = ""
     """What the two codes of a pair share."""
+    parts_words: bool = False
+    """Whether the texts before and after it are two words, even without a space."""
 
 
 Content = tuple[str | Code, ...]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from seqloom.core.errors import DataError, Problems, UsageError
+from seqloom.core.text_files import read_whole
 from seqloom.text.formats.segments import (
     Content,
     Edit,
@@ -29,8 +30,8 @@ from seqloom.text.formats.xml import (
     Element,
     content_of,
     escape_attribute,
+    parse_tree,
     parse_xml,
-    read_tree,
     space_before,
     write_content,
 )
@@ -263,7 +264,12 @@ class _UnitVariants:
 
 def read_tmx(path: Path, *, languages: Languages = (None, None)) -> "TmxCatalogue":
     """Read a memory as a whole, `.gz`, `.xz` and `.zst` too."""
-    script, root = read_tree(path)
+    return parse_tmx(read_whole(path), path, languages=languages)
+
+
+def parse_tmx(data: bytes, path: Path, *, languages: Languages = (None, None)) -> "TmxCatalogue":
+    """The same of the bytes of a file; the path is for messages."""
+    script, root = parse_tree(data, path)
     if root.name != "tmx":
         raise DataError(f"{path}: not a translation memory; its outermost element is <{root.tag}>")
     return TmxCatalogue(script, root, languages=languages)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqloom.core.errors import DataError
+from seqloom.core.text_files import read_whole
 from seqloom.text.formats.segments import Edit, Filling, Languages, Script, Segment, State, catalogue_format, text_of
-from seqloom.text.formats.xml import Element, content_of, escape_attribute, read_tree, space_before, write_content
+from seqloom.text.formats.xml import Element, content_of, escape_attribute, parse_tree, space_before, write_content
 
 REVIEW = "needs-review-translation"
 _DONE = frozenset({"translated", "final", "signed-off", "reviewed"})
@@ -34,7 +35,12 @@ class _TargetElement:
 
 def read_xliff(path: Path) -> "XliffCatalogue":
     """Read a file, `.gz`, `.xz` and `.zst` too; a DataError names what cannot be read."""
-    script, root = read_tree(path)
+    return parse_xliff(read_whole(path), path)
+
+
+def parse_xliff(data: bytes, path: Path) -> "XliffCatalogue":
+    """The same of the bytes of a file; the path is for messages."""
+    script, root = parse_tree(data, path)
     version = root.get("version") or ""
     if root.name != "xliff" or not version.startswith(("1.", "2.")):
         raise DataError(f"{path}: XLIFF 1.2 or 2 is expected, but this is <{root.tag} version={version!r}>")

@@ -9,11 +9,12 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 
 from seqloom.core.errors import DataError, Problem, UsageError
-from seqloom.core.text_files import open_bytes, read_whole
+from seqloom.core.text_files import open_bytes
 from seqloom.text.formats.segments import Code, Content, Script, decoded
 
 # XML whose places are known: elements with where their tags begin and end in the text of the file.
@@ -87,10 +88,10 @@ class _TooDeep(Exception):
     """More elements inside each other than anybody writes."""
 
 
-def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
+def parse_xml(path: Path, target: Target | None = None, *, data: bytes | None = None) -> Iterator[None]:
     """Read a file piece by piece into `target`; after each piece the caller can take what it has.
 
-    Memory holds a piece, however large the file is.
+    Memory holds a piece, however large the file is. With `data`, that is read, and the path is for messages.
     """
     try:
         from defusedxml import DefusedXmlException
@@ -102,7 +103,7 @@ def parse_xml(path: Path, target: Target | None = None) -> Iterator[None]:
     parser: Any = DefusedXMLParser(target=adapter, forbid_dtd=False, forbid_entities=True, forbid_external=True)
     adapter.parser = parser
     try:
-        with open_bytes(path) as file:
+        with open_bytes(path) if data is None else BytesIO(data) as file:
             while piece := file.read(CHUNK):
                 parser.feed(piece)
                 yield
@@ -168,11 +169,10 @@ class Element:
         return next((each for each in self.children if each.name == name), None)
 
 
-def read_tree(path: Path) -> tuple[Script, Element]:
-    """The text of a file and its outermost element."""
-    for _ in parse_xml(path):
+def parse_tree(data: bytes, path: Path) -> tuple[Script, Element]:
+    """The text of a file and its outermost element; the path is for messages."""
+    for _ in parse_xml(path, data=data):
         pass
-    data = read_whole(path)
     declared = _DECLARED.match(data[:1000])
     encoding = next((name for name, beginnings in _BEGINNINGS.items() if data.startswith(beginnings)), None)
     script = decoded(data, encoding or (declared[1].decode("ascii").lower() if declared else "utf-8"), path)
