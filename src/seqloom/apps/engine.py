@@ -21,6 +21,7 @@ from seqloom.interop.ctranslate2_engine import (
     read_description,
     write_directory,
 )
+from seqloom.metrics.calibration import Calibration
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import load
 from seqloom.runs.translator import Part, join, make_parts
@@ -40,6 +41,9 @@ class Translates(Protocol):
 
     @property
     def source_language(self) -> str | None: ...
+
+    @property
+    def calibration(self) -> Calibration | None: ...
 
     def run(
         self,
@@ -75,6 +79,7 @@ class EngineTranslator:
     ) -> None:
         """`longest` is the maximum number of tokens of a source sentence, END included."""
         self.source_language = source_language
+        self.calibration: Calibration | None = None  # it gives no log-probabilities of tokens
         self.engine, self.tokenizers = engine, engine.tokenizers
         self.settings = search
         self.longest = longest

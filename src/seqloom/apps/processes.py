@@ -51,7 +51,7 @@ class ProcessTranslator:
             raise UsageError(f"{jobs} processes cannot translate; give 1 or more")
         self._translator = translator
         self.tokenizers, self.longest = translator.tokenizers, translator.longest
-        self.source_language = translator.source_language
+        self.source_language, self.calibration = translator.source_language, translator.calibration
         self._jobs = jobs
         self._processes = OwnProcesses()
         self._pool = ProcessPoolExecutor(

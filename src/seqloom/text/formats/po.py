@@ -1,5 +1,6 @@
 """Message catalogues of gettext: PO, read with their places and filled without another byte changed; MO, read only.
 
+    # 85% a.tmx: "…" -> "…"     a comment: what a translation memory has for a similar message
     #, fuzzy, c-format          a flag: this translation needs review
     #| msgid "Open file"        what the source was when it was translated
     msgctxt "menu"
@@ -12,6 +13,7 @@ longer lines.
 """
 
 import gettext
+import json
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -166,6 +168,8 @@ class Entry:
     fields: dict[str, Field] = field(default_factory=dict)
     start: int = -1
     """Where the line of its first keyword begins."""
+    comments_start: int = -1
+    """Where the first line of its comments begins, if it has any."""
     flags: list[tuple[int, int]] = field(default_factory=list)
     """Where its lines of flags begin, indentation left out, and end, the line end left out."""
     previous: list[tuple[int, int]] = field(default_factory=list)
@@ -270,8 +274,22 @@ class PoCatalogue:
                     if place
                     else Edit(last, last, f"{self._line_end}{name} {written}")
                 )
-            edits += self._marks(entry, given)
+            edits += [*self._proposals(entry, given), *self._marks(entry, given)]
         return self.script.edited(edits)
+
+    def _proposals(self, entry: Entry, given: Mapping[str, Filling]) -> Iterator[Edit]:
+        """Comments of the translator with what a memory has for the message, before its other comments."""
+        start = entry.start if entry.comments_start < 0 else entry.comments_start
+        there = self.script.text[start : entry.start]
+        lines: dict[str, None] = {}
+        for each in (proposal for filling in given.values() for proposal in filling.proposals):
+            source, target = (json.dumps(text, ensure_ascii=False) for text in (each.source, each.target))
+            line = f"# {each.percentage}% {' '.join(each.origin.split())}: {source} -> {target}"
+            line = line.encode(self.script.encoding, errors="backslashreplace").decode(self.script.encoding)
+            if line not in there:
+                lines[line] = None
+        if lines:
+            yield Edit(start, start, "".join(f"{line}{self._line_end}" for line in lines))
 
     def _marks(self, entry: Entry, given: Mapping[str, Filling]) -> Iterator[Edit]:
         """The fuzzy flag put in or taken out."""
@@ -369,6 +387,8 @@ class _PoReader:
         if self._entry.has_translation:
             self._end_entry()
         shown = line.lstrip()
+        if self._entry.comments_start < 0:
+            self._entry.comments_start = start
         if shown.startswith("#,"):
             flags = _flags(shown)
             self._entry.flags.append((start + len(line) - len(shown), start + len(line)))

@@ -60,11 +60,23 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class Proposal:
+    """A similar text of a translation memory, which is shown beside a translation where the format has a place."""
+
+    percentage: int
+    source: str
+    target: str
+    origin: str = ""
+    """The file that it comes from."""
+
+
+@dataclass(frozen=True)
 class Filling:
     """A translation for a segment; one that needs review is fuzzy."""
 
     content: Content
     is_fuzzy: bool = False
+    proposals: tuple[Proposal, ...] = ()
 
 
 class SegmentFile(Protocol):

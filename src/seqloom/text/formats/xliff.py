@@ -3,7 +3,9 @@
     1.2   <trans-unit id="1"><source>…</source><target state="translated">…</target></trans-unit>
     2     <unit id="1"><segment state="translated"><source>…</source><target>…</target></segment></unit>
 
-What is not to be translated (translate="no") is left alone, and so are proposals of other tools (alt-trans).
+What is not to be translated (translate="no") is left alone, and so are proposals of other tools (alt-trans). Similar
+texts of a translation memory are written as alt-trans with their match-quality; not in XLIFF 2, where matches are a
+module of their own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -125,8 +127,10 @@ class XliffCatalogue:
             tag = f"{place.source.tag[: -len('source')]}target"
             state = f' state="{REVIEW}"' if filling.is_fuzzy and place.state is None else ""
             indent, at = space_before(text, place.after), place.after.end
-            yield Edit(at, at, f"{indent}<{tag}{state}>{inner}</{tag}>")
+            yield Edit(at, at, f"{indent}<{tag}{state}>{inner}</{tag}>{self._proposals(place, filling)}")
             return
+        if found := self._proposals(place, filling):
+            yield Edit(old.end, old.end, found)
         if place.state is None:
             yield from _set_state(old, REVIEW if filling.is_fuzzy else "translated", is_needed=filling.is_fuzzy)
         if old.is_empty:
@@ -136,6 +140,19 @@ class XliffCatalogue:
             yield Edit(slash, old.end, f">{inner}</{old.tag}>")
         else:
             yield Edit(old.inner_start, old.inner_end, inner)
+
+    def _proposals(self, place: _TargetElement, filling: Filling) -> str:
+        """Other translations, as they follow the target of a unit in XLIFF 1.2."""
+        if self.is_second:
+            return ""
+        prefix, indent = place.source.tag[: -len("source")], space_before(self.script.text, place.source)
+        written = []
+        for each in filling.proposals:
+            quality, origin = f'match-quality="{each.percentage}%"', f'origin="{escape_attribute(each.origin)}"'
+            sides = (("source", each.source), ("target", each.target))
+            inner = "".join(f"<{prefix}{name}>{write_content((text,))}</{prefix}{name}>" for name, text in sides)
+            written.append(f"{indent}<{prefix}alt-trans {quality} {origin}>{inner}</{prefix}alt-trans>")
+        return "".join(written)
 
 
 def _set_state(element: Element, state: str, *, is_needed: bool) -> Iterator[Edit]:
