@@ -26,6 +26,7 @@ from seqloom.cli import (
     perplexity,
     score,
     selfcheck,
+    serve,
     shortlist,
     train,
     translate,
@@ -53,6 +54,8 @@ app.command(epilog=train.EXAMPLES, rich_help_panel=BUILD)(train.train)
 app.command(epilog=config.EXAMPLES, rich_help_panel=BUILD)(config.config)
 app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)
 app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
+app.command(epilog=serve.EXAMPLES, rich_help_panel=USE)(serve.serve)
+app.add_typer(serve.app, name="keys", rich_help_panel=USE)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
@@ -111,7 +114,7 @@ def execute(arguments: Sequence[str]) -> int:
     try:
         # Without a command, the program and its groups print their help.
         with _shown_warnings(as_json=as_json):
-            return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"]) else words)
+            return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"], ["keys"]) else words)
     except BaseException as error:
         # The result of these is a folder: a closed pipe is not a normal end.
         is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab", "pack", "unpack"} & set(words[:1])

@@ -1,0 +1,127 @@
+"""`seqloom serve` and `seqloom keys`: models behind the APIs that tools already speak."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from seqloom.cli.console import clean, examples
+from seqloom.core.errors import UsageError
+from seqloom.core.events import json_line
+
+if TYPE_CHECKING:
+    from seqloom.serve.models import ServedModels
+
+EXAMPLES = examples(
+    "seqloom serve runs/demo",
+    "seqloom serve en-de=run1 de-en=run2 --port 8000",
+    "seqloom serve run/model serve.texts=128 serve.characters=10000 search.beam=2",
+    "seqloom keys add weblate --file keys.jsonl",
+    "seqloom serve run/model --host 0.0.0.0 --keys keys.jsonl",
+)
+KEY_EXAMPLES = examples("seqloom keys add weblate --file keys.jsonl")
+
+app = typer.Typer(no_args_is_help=True, help="API keys of a server.")
+
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL... [serve.FIELD=VALUE...]",
+        help="Translators, language models and word vectors: model folders, runs or archives, or NAME=MODEL. A model "
+        "is named by its folder otherwise. Words that begin with serve. are limits of the server, those with search. "
+        "are search settings.",
+    ),
+]
+
+
+def serve(
+    words: Words,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; others than loopback need --keys.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 chooses a free one.")
+    ] = 5000,
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", metavar="FILE", help="Require an API key from this file (seqloom keys add)."),
+    ] = None,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Serve an address that others can reach without keys.")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", metavar="N", min=1, max=1000, help="Worker processes; one per core by default."),
+    ] = None,
+    engine: Annotated[
+        Literal["seqloom", "ctranslate2"],
+        typer.Option("--engine", help="ctranslate2 translates plain lines; those with tags or terms use our search."),
+    ] = "seqloom",
+    json: Annotated[bool, typer.Option("--json", help="Print the address and the models as JSON.")] = False,
+) -> None:
+    """Serve models over HTTP, with the APIs of LibreTranslate, DeepL, OpenAI, Apertium, OpenNMT and Moses.
+
+    Prints its address when it is ready. SIGHUP loads the models again, SIGTERM ends it after accepted requests are
+    answered. Logs are JSON lines on stderr, without texts and keys.
+    """
+    from seqloom.core.config import resolve
+    from seqloom.serve.server import ServerOptions, run_server
+    from seqloom.serve.settings import ServerSettings
+
+    settings = [word for word in words if word.startswith("serve.")]
+    overrides = [word for word in words if word.startswith(("search.", "device="))]
+    models = [word for word in words if word not in settings and word not in overrides]
+    if keys is not None and no_auth:
+        raise UsageError("--keys cannot be combined with --no-auth")
+    options = ServerOptions(
+        tuple(models),
+        resolve(ServerSettings, overrides=settings).serve,
+        tuple(overrides),
+        host=host,
+        port=port,
+        keys=keys,
+        is_open=no_auth,
+        jobs=jobs,
+        engine=engine,
+    )
+
+    def announce(address: str, served: "ServedModels") -> None:
+        if json:
+            print(json_line({"address": address, "models": [model.name for model in served.models]}))
+        else:
+            print(clean(f"Serving at {address}"))
+            for line in example_calls(address, served, has_keys=keys is not None):
+                print(line)
+        sys.stdout.flush()
+
+    run_server(options, on_ready=announce)
+
+
+def example_calls(address: str, served: "ServedModels", *, has_keys: bool) -> list[str]:
+    """Three calls to paste."""
+    if not served.pairs:
+        return [f"  curl {address}/v1/models"]
+    (source, target), *_ = served.pairs
+    key = " -d api_key=KEY" if has_keys else ""
+    return [
+        f"  curl {address}/translate -d q='Good morning.' -d source={source} -d target={target}{key}",
+        f"  curl '{address}/translate?langpair={source}%7C{target}&q=Good+morning.{'&key=KEY' if has_keys else ''}'",
+        f"  curl {address}/languages",
+    ]
+
+
+@app.command("add", epilog=KEY_EXAMPLES)
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will use the key; appears in logs.")],
+    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="Key file; created if needed.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the key as JSON.")] = False,
+) -> None:
+    """Make an API key and show it once. The file keeps its hash only, so it cannot be shown again.
+
+    A running server reads the file again on SIGHUP.
+    """
+    from seqloom.serve.keys import add_key
+
+    key = add_key(file, name)
+    print(json_line({"name": name, "key": key}) if json else key)

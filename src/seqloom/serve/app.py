@@ -1,0 +1,144 @@
+"""The routes of a server, and what every request passes first."""
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from seqloom.serve.dialects import apertium, libretranslate
+from seqloom.serve.dialects.apertium import APERTIUM
+from seqloom.serve.dialects.libretranslate import LIBRETRANSLATE
+from seqloom.serve.http import Dialect, Door, Operation, endpoint, json_response
+from seqloom.serve.refusal import Refusal
+from seqloom.serve.service import Service
+from seqloom.version import __version__
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+SAFETY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+"""With every answer. No answer is a page."""
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+OPERATIONS: tuple[Operation, ...] = (*libretranslate.OPERATIONS, *apertium.OPERATIONS)
+"""What the dialects offer."""
+
+
+def make_app(service: Service, door: Door) -> "App":
+    """The application of a server."""
+    routes = [
+        Route("/health", _health(service), methods=["GET"]),
+        Route("/ready", _ready(service), methods=["GET"]),
+        Route("/metrics", _metrics(service), methods=["GET"]),
+        Route("/openapi.json", _openapi(service), methods=["GET"]),
+    ]
+    routes += [Route(each.path, endpoint(service, each), methods=list(each.methods)) for each in OPERATIONS]
+    return App(service, door, Router(routes, redirect_slashes=False, default=_not_found))
+
+
+def openapi(service: Service) -> dict[str, Any]:
+    """The description of all operations, in the form of OpenAPI 3.1."""
+    paths: dict[str, dict[str, Any]] = {}
+    for each in OPERATIONS:
+        for method in each.methods:
+            name = re.sub(r"\W+", "_", f"{each.dialect.name}_{method.lower()}_{each.path}").strip("_")
+            record = {"operationId": name, "tags": [each.dialect.name], **each.description}
+            paths.setdefault(each.path, {})[method.lower()] = record
+    about = {"title": service.settings.name, "version": __version__, "license": {"name": "Apache-2.0"}}
+    return {"openapi": "3.1.0", "info": about, "paths": paths}
+
+
+def dialect_of(path: str) -> Dialect:
+    """The dialect in which errors of a path are written."""
+    return APERTIUM if path == "/listPairs" else LIBRETRANSLATE
+
+
+@dataclass(frozen=True)
+class App:
+    """Every request passes the door; every answer has the safety headers."""
+
+    service: Service
+    door: Door
+    router: Router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+
+        async def send_safely(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *self._headers(scope)]
+            await send(message)
+
+        try:
+            self.door.check(scope)
+        except Refusal as refusal:
+            await dialect_of(scope["path"]).refusal(refusal)(scope, receive, send_safely)
+            return
+        if scope["method"] == "OPTIONS":
+            await Response(status_code=204)(scope, receive, send_safely)
+            return
+        await self.router(scope, receive, send_safely)
+
+    def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        headers = [(name.encode(), value.encode()) for name, value in SAFETY_HEADERS.items()]
+        origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
+        if origin and origin.decode("latin-1") in self.door.origins:
+            headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+            if scope["method"] == "OPTIONS":
+                headers += [
+                    (b"access-control-allow-methods", b"GET, POST, DELETE"),
+                    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+                    (b"access-control-max-age", b"600"),
+                ]
+        return headers
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    refusal = Refusal(404, "there is nothing at this address; /openapi.json lists what there is")
+    await dialect_of(scope["path"]).refusal(refusal)(scope, receive, send)
+
+
+def _health(_service: Service) -> Callable[[Request], Awaitable[Response]]:
+    async def health(_request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    return health
+
+
+def _ready(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    async def ready(_request: Request) -> Response:
+        if service.is_draining:
+            return json_response({"status": "shutting down"}, 503)
+        if not service.pool.is_ready:
+            return json_response({"status": "starting or busy"}, 503, headers={"retry-after": "1"})
+        return json_response({"status": "ready"})
+
+    return ready
+
+
+def _openapi(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    async def describe(_request: Request) -> Response:
+        return json_response(openapi(service))
+
+    return describe
+
+
+def _metrics(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    async def metrics(_request: Request) -> Response:
+        return Response(service.metrics.text(), media_type=METRICS_TYPE)
+
+    return metrics

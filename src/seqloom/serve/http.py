@@ -1,0 +1,421 @@
+"""Requests as dialects see them: checked, bounded, parsed; and how answers and refusals are written.
+
+The framework accepts bodies of any size, holds half-sent requests open, and turns malformed JSON into a 500, so every
+limit is checked here. A handler gets a `Call`; what it raises becomes an answer in the shape of its dialect.
+"""
+
+import asyncio
+import json
+import math
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from seqloom.core.errors import DataError, SeqloomError, UsageError
+from seqloom.serve.refusal import Refusal, bad_request
+
+if TYPE_CHECKING:
+    from seqloom.serve.service import Service
+
+JSON = "application/json"
+MAX_FIELDS = 1_000
+"""Fields of a form."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DEPTH = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{\]}]', re.DOTALL)
+
+
+def json_response(
+    value: Any, status: int = 200, *, headers: Mapping[str, str] | None = None, media_type: str = JSON
+) -> Response:
+    """An answer in JSON. Numbers that JSON cannot represent become null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode("utf-8", "replace"), status, headers=headers, media_type=media_type)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {name: _finite(part) for name, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def parse_json(data: bytes, *, depth: int) -> Any:
+    """The value of a JSON text. What is malformed, too deep or not UTF-8 is a Refusal."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise bad_request(f"the body is not UTF-8: invalid byte at {error.start}") from error
+    level = 0
+    for match in _DEPTH.finditer(text):
+        mark = match[0]
+        level += (mark in "[{") - (mark in "]}")
+        if level > depth:
+            raise bad_request(f"the JSON of the body is nested deeper than {depth} levels")
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise bad_request(f"the body is not valid JSON: {str(error)[:100]}") from error
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+class Dialect(Protocol):
+    """The conventions of one API."""
+
+    @property
+    def name(self) -> str:
+        """For metrics and logs."""
+        ...
+
+    def refusal(self, refusal: Refusal) -> Response:
+        """How this API writes an error."""
+        ...
+
+
+@dataclass
+class Call:
+    """One request."""
+
+    request: Request
+    service: "Service"
+    dialect: Dialect
+    deadline: float
+    """When it must be answered, in the time of the event loop."""
+    key: str | None = None
+    """The name of the key it was made with."""
+    texts: int = 0
+    characters: int = 0
+    body: bytes = b""
+    _fields: dict[str, Any] | None = field(default=None)
+
+    @property
+    def caller(self) -> str:
+        """Who makes it: a key, or an address."""
+        return f"key {self.key}" if self.key is not None else f"address {self.address}"
+
+    @property
+    def address(self) -> str:
+        """The address of the client; behind a trusted proxy, the one that it forwards."""
+        peer = self.request.client.host if self.request.client else ""
+        forwarded = self.request.headers.get("x-forwarded-for", "")
+        if forwarded and peer in self.service.settings.proxies:
+            return forwarded.rpartition(",")[2].strip()[:64]
+        return peer
+
+    @property
+    def base_url(self) -> str:
+        """The address under which the client called the server, without a slash at its end."""
+        headers, scheme = self.request.headers, self.request.url.scheme
+        host = headers.get("host", "localhost")
+        if self.request.client and self.request.client.host in self.service.settings.proxies:
+            scheme = "https" if headers.get("x-forwarded-proto", scheme).strip().lower() == "https" else "http"
+            host = headers.get("x-forwarded-host", host)
+        return f"{scheme}://{host}"
+
+    def bearer(self, *schemes: str) -> str | None:
+        """The key in the Authorization header, by these schemes (`Bearer` if none is given)."""
+        scheme, _, value = self.request.headers.get("authorization", "").partition(" ")
+        known = [each.lower() for each in schemes or ("Bearer",)]
+        return value.strip() or None if scheme.lower() in known else None
+
+    def authorise(self, key: str | None, *, missing: int = 401, invalid: int = 403) -> None:
+        """Check the key and count the request. Without a key file every caller may call, at a limited rate."""
+        keys = self.service.keys
+        if keys.is_required:
+            if not key:
+                raise Refusal(missing, "an API key is required")
+            self.key = keys.name_of(key)
+            if self.key is None:
+                raise Refusal(invalid, "the API key is not valid")
+        self.service.rates.take(self.caller)
+
+    # --- body and parameters ------------------------------------------------------------------------------------------
+
+    async def read(self, most: int) -> None:
+        """Read the body, at most so many bytes of it, within the time limit. The endpoint does this once."""
+        limits = self.service.settings
+        too_long = Refusal(413, f"the body of the request has more than {most:,} bytes")
+        given = self.request.headers.get("content-length", "")
+        if given.isascii() and given.isdigit() and int(given[:20]) > most:
+            raise too_long
+        data = bytearray()
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                async for chunk in self.request.stream():
+                    data += chunk
+                    if len(data) > most:
+                        raise too_long
+        except TimeoutError:
+            raise Refusal(408, f"the body of the request did not arrive within {limits.body_seconds:g} s") from None
+        self.body = bytes(data)
+
+    def json(self) -> Any:
+        """The body as JSON, whatever its content type says."""
+        return parse_json(self.body, depth=self.service.settings.depth)
+
+    async def fields(self) -> dict[str, Any]:
+        """The parameters of the query and of the body, which may be JSON or a form; those of the body win.
+
+        Text has no lone surrogates. A form field that occurs several times is a list.
+        """
+        if self._fields is None:
+            found = self.query()
+            kind = self.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind == "multipart/form-data":
+                found |= await self.form()
+            else:
+                body = self.body
+                if kind == "application/x-www-form-urlencoded" and body.lstrip()[:1] != b"{":
+                    found |= _pairs(body.decode("utf-8", "replace"))
+                elif body.strip():
+                    value = parse_json(body, depth=self.service.settings.depth)
+                    if not isinstance(value, dict):
+                        raise bad_request(f"the body must be a JSON object, not {_kind(value)}")
+                    found |= value
+            self._fields = found
+            require_unicode(found)
+        return self._fields
+
+    def query(self) -> dict[str, Any]:
+        """The parameters of the query."""
+        return _pairs(self.request.scope["query_string"].decode("utf-8", "replace"))
+
+    async def form(self) -> dict[str, Any]:
+        """The fields of a multipart form; a file is an `UploadFile`."""
+        body, sent = self.body, False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal sent
+            if sent:
+                return {"type": "http.disconnect"}
+            sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        again = Request(self.request.scope, receive)
+        try:
+            form: FormData = await again.form(max_files=10, max_fields=MAX_FIELDS, max_part_size=len(body) + 1)
+        except Exception as error:  # the parser raises several classes of its own
+            raise bad_request("the multipart form of the body is malformed") from error
+        found: dict[str, Any] = {}
+        for name, value in form.multi_items():
+            found[name] = [*as_list(found[name]), value] if name in found else value
+        require_unicode({name: value for name, value in found.items() if not isinstance(value, UploadFile)})
+        return found
+
+
+def _pairs(text: str) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="replace")
+    except ValueError as error:
+        raise bad_request(f"a form has more than {MAX_FIELDS:,} fields") from error
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        found[name] = [*as_list(found[name]), value] if name in found else value
+    return found
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list as it is, anything else as its only item."""
+    return value if isinstance(value, list) else [value]
+
+
+def require_unicode(value: Any) -> None:
+    """Refuse text with lone surrogates, which no encoding can write."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            if _SURROGATE.search(part):
+                raise bad_request("a text has half of a surrogate pair, which is not a character")
+        elif isinstance(part, Mapping):
+            pending += [*part.keys(), *part.values()]
+        elif isinstance(part, list | tuple):
+            pending += part
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a Boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+# --- checks before the body -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Door:
+    """Which requests come in: by the size of their head, the host they were sent to, the page that sent them."""
+
+    hosts: frozenset[str]
+    """Names under which the server may be called; `*` is every name."""
+    origins: frozenset[str]
+    head_bytes: int
+
+    def check(self, scope: Mapping[str, Any]) -> None:
+        """Refuse a request by its head."""
+        head: Sequence[tuple[bytes, bytes]] = scope["headers"]
+        size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+        if size + sum(len(name) + len(value) + 4 for name, value in head) > self.head_bytes:
+            raise Refusal(431, f"the address, query and headers have more than {self.head_bytes:,} bytes")
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in head:
+            values.setdefault(name, []).append(value)
+        hosts = values.get(b"host", [])
+        if len(hosts) != 1 or not self._is_known(hosts[0].decode("latin-1")):
+            raise Refusal(421, "the Host header does not name this server; add the name with serve.hosts=[NAME]")
+        for origin in values.get(b"origin", []):
+            if not self._is_same(origin.decode("latin-1"), hosts[0].decode("latin-1")):
+                raise Refusal(403, "pages of other origins may not call this server; allow one with serve.origins")
+        site = values.get(b"sec-fetch-site", [b""])[0].lower()
+        if site == b"cross-site" and b"origin" not in values and scope["method"] not in ("GET", "HEAD"):
+            raise Refusal(403, "pages of other origins may not call this server; allow one with serve.origins")
+
+    def _is_known(self, host: str) -> bool:
+        return "*" in self.hosts or host_name(host) in self.hosts
+
+    def _is_same(self, origin: str, host: str) -> bool:
+        if origin in self.origins:
+            return True
+        return origin != "null" and urlsplit_host(origin) == host.lower()
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without its port: `[::1]:8000` becomes `[::1]`."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def urlsplit_host(origin: str) -> str:
+    """Host and port of an origin, as a Host header writes them; empty for what is not an origin."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+# --- from a handler to an endpoint ------------------------------------------------------------------------------------
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+FILE_TIMES = 10
+"""Times as long as a request a file may take."""
+
+FORM_BYTES = 64 << 10
+"""Bytes of a form around its file."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A route of a dialect."""
+
+    path: str
+    methods: tuple[str, ...]
+    dialect: Dialect
+    handler: Handler
+    description: Mapping[str, Any]
+    """What `/openapi.json` says of it, the same for all its methods: summary, parameters, requestBody, responses."""
+    takes_file: bool = False
+    """Whether its body holds a file, with limits of its own."""
+
+
+def endpoint(service: "Service", operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint for the router: runs the handler, ends it when the client leaves, and logs what came of it.
+
+    The body is read first.
+    """
+    limits, route, handler = service.settings, operation.path, operation.handler
+    most = limits.file_bytes + FORM_BYTES if operation.takes_file else limits.body_bytes
+    seconds = limits.request_seconds * (FILE_TIMES if operation.takes_file else 1)
+
+    async def answer(request: Request) -> Response:
+        begun, loop = time.perf_counter(), asyncio.get_running_loop()
+        call = Call(request, service, operation.dialect, loop.time() + seconds)
+        identity = uuid.uuid4().hex
+        with service.in_flight():
+            try:
+                if service.is_draining:
+                    raise Refusal(503, "the server is shutting down; retry", retry_after=5)
+                await call.read(most)
+                response = await _unless_disconnected(call, handler)
+            except BaseException as error:
+                refusal = refusal_of(error, service, identity)
+                response = call.dialect.refusal(refusal)
+                if refusal.retry_after is not None:
+                    response.headers["retry-after"] = str(refusal.retry_after)
+                if service.is_draining or refusal.status in (408, 413):
+                    response.headers["connection"] = "close"
+        response.headers["x-request-id"] = identity
+        elapsed = time.perf_counter() - begun
+        service.metrics.requests.labels(call.dialect.name, route, str(response.status_code)).inc()
+        service.metrics.request_seconds.labels(call.dialect.name).observe(elapsed)
+        service.notify(
+            "request",
+            id=identity,
+            dialect=call.dialect.name,
+            route=route,
+            status=response.status_code,
+            ms=round(1000 * elapsed, 1),
+            texts=call.texts,
+            characters=call.characters,
+            key=call.key,
+        )
+        return response
+
+    return answer
+
+
+async def _unless_disconnected(call: Call, handler: Handler) -> Response:
+    """The answer of the handler, which is cancelled as soon as the client has left."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_run(handler, call))
+    watcher = loop.create_task(_disconnection(call.request))
+    watcher.add_done_callback(lambda _: task.cancel())
+    try:
+        return await task
+    finally:
+        task.cancel()
+        watcher.cancel()
+
+
+async def _run(handler: Handler, call: Call) -> Response:
+    return await handler(call)
+
+
+async def _disconnection(request: Request) -> None:
+    """Wait until the client has left. The body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def refusal_of(error: BaseException, service: "Service", identity: str) -> Refusal:
+    """What a client is told of an error: sentences about its request, nothing about the inside of the server."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ClientDisconnect | asyncio.CancelledError):
+        return Refusal(499, "the client has left")
+    if isinstance(error, UsageError | DataError):
+        return bad_request(service.without_paths(str(error)))
+    if isinstance(error, SeqloomError):
+        service.notify("error", id=identity, kind=type(error).__name__, message=str(error))
+        return Refusal(500, f"the request failed; see the log of the server, request {identity}")
+    if not isinstance(error, Exception):
+        raise error
+    service.notify("error", id=identity, kind=type(error).__name__, message=str(error)[:500])
+    return Refusal(500, f"internal error; see the log of the server, request {identity}")

@@ -1,0 +1,298 @@
+"""A server from start to end: sockets, workers, signals.
+
+start      the socket is bound, models are read, workers open them, compile and translate a line; then `/ready`
+SIGHUP     the models are loaded again in new workers, which replace the old ones when they are ready
+SIGTERM    `/ready` fails, new requests get 503, accepted ones are answered; then the process ends with 0
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.events import json_line
+from seqloom.data.workers import processors
+from seqloom.serve.actions import Engine
+from seqloom.serve.app import dialect_of, make_app
+from seqloom.serve.http import Door
+from seqloom.serve.keys import Keys, Rates, read_keys
+from seqloom.serve.metrics import Metrics
+from seqloom.serve.models import ServedModels, read_models
+from seqloom.serve.pool import Pool
+from seqloom.serve.refusal import Refusal
+from seqloom.serve.service import Service
+from seqloom.serve.settings import ServeConfig
+from seqloom.serve.worker import WorkerModel, WorkerSpec
+
+DEFAULT_RATE = 1_200
+"""Requests per minute and caller on an address that others can reach."""
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What a server is started with."""
+
+    models: tuple[str, ...]
+    """MODEL or NAME=MODEL, in order."""
+    settings: ServeConfig = field(default_factory=ServeConfig)
+    overrides: tuple[str, ...] = ()
+    """Search settings in place of the models' own."""
+    host: str = "127.0.0.1"
+    port: int = 5000
+    keys: Path | None = None
+    is_open: bool = False
+    """Whether an address that others can reach may be served without keys."""
+    jobs: int | None = None
+    """Worker processes; by default one per core."""
+    engine: Engine = "seqloom"
+
+
+def run_server(
+    options: ServerOptions, *, on_ready: Callable[[str, ServedModels], None], log: TextIO | None = None
+) -> None:
+    """Serve until a signal ends it. `on_ready` gets the address and the models."""
+    is_loopback = is_loopback_address(options.host)
+    if not is_loopback and options.keys is None and not options.is_open:
+        raise UsageError(
+            f"--host {options.host} can be reached from other machines, so it needs API keys: --keys FILE (make one: "
+            "seqloom keys add NAME --file FILE), or --no-auth to let everybody in"
+        )
+    keys = read_keys(options.keys) if options.keys is not None else Keys()
+    models = read_models(options.models)
+    listener = bind(options.host, options.port)
+    with contextlib.closing(listener):
+        asyncio.run(_Server(options, keys, models, listener, log or sys.stderr).run(on_ready))
+
+
+def is_loopback_address(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket."""
+    try:
+        kind, *_, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(kind, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host {host} is not an address of this machine: {error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1024)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot listen on {host}:{port}: {reason}; choose another with --port") from error
+    return listener
+
+
+class _Server:
+    """One run of a server."""
+
+    def __init__(
+        self, options: ServerOptions, keys: Keys, models: ServedModels, listener: socket.socket, log: TextIO
+    ) -> None:
+        self._options, self._listener, self._log = options, listener, log
+        self._metrics = Metrics()
+        settings, is_loopback = options.settings, is_loopback_address(options.host)
+        rate = settings.requests_per_minute
+        if rate is None:
+            rate = 0 if is_loopback else DEFAULT_RATE
+        self._pool = Pool(
+            worker_spec(models, options),
+            jobs=options.jobs or processors(),
+            settings=settings,
+            metrics=self._metrics,
+            notify=self._notify,
+        )
+        hidden = tuple(
+            (str(path), model.name) for model in models.models for path in (model.path.resolve(), model.path)
+        )
+        self._service = Service(
+            models, self._pool, settings, keys, Rates(rate), self._metrics, self._notify, hidden=hidden
+        )
+        # An address that others can reach has names that are not known here, and needs a key instead.
+        names = LOOPBACK_NAMES | {options.host.lower()} if is_loopback else frozenset({"*"})
+        if settings.hosts:
+            names = frozenset(settings.hosts) | (LOOPBACK_NAMES if is_loopback else frozenset())
+        door = Door(names, frozenset(settings.origins), settings.head_bytes)
+        self._app = make_app(self._service, door)
+        self._stop: asyncio.Event | None = None
+
+    def _notify(self, event: str, **values: Any) -> None:
+        """Write a line to the log. It never has texts or keys."""
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03}Z"
+        with contextlib.suppress(OSError, ValueError):
+            self._log.write(json_line({"time": stamp, "event": event, **values}) + "\n")
+            self._log.flush()
+
+    async def run(self, on_ready: Callable[[str, ServedModels], None]) -> None:
+        """Start, serve, end."""
+        loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_stop)
+        loop.add_signal_handler(signal.SIGHUP, self._on_reload)
+        limits = self._options.settings
+        config = uvicorn.Config(
+            self._app,
+            http=_protocol(limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=max(1, round(limits.keep_alive_seconds)),
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=2 * limits.head_bytes,
+            proxy_headers=False,
+        )
+        server = _Uvicorn(config)
+        serving = loop.create_task(server.serve(sockets=[self._listener]))
+        try:
+            await self._pool.start()
+            host, port = self._listener.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            address = f"http://{shown}:{port}"
+            self._notify("ready", address=address, models=[model.name for model in self._service.models.models])
+            on_ready(address, self._service.models)
+            await self._stop.wait()
+            await self._drain()
+        finally:
+            server.should_exit = True
+            await asyncio.wait([serving])
+            await self._pool.close()
+        self._notify("stopped")
+
+    def _on_stop(self) -> None:
+        assert self._stop is not None
+        if self._stop.is_set():  # the second time: at once
+            os._exit(1)
+        self._service.is_draining = True
+        self._stop.set()
+
+    async def _drain(self) -> None:
+        """Wait until accepted requests are answered."""
+        limit = asyncio.get_running_loop().time() + self._options.settings.grace_seconds
+        self._notify("draining", requests=self._service.running)
+        while self._service.running and asyncio.get_running_loop().time() < limit:
+            await asyncio.sleep(0.02)
+
+    def _on_reload(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._reload())
+        task.add_done_callback(lambda _: None)
+
+    async def _reload(self) -> None:
+        """Load the models again. If that fails, the old ones serve as before."""
+        try:
+            models = await asyncio.to_thread(read_models, self._options.models)
+            await self._pool.reload(worker_spec(models, self._options))
+            if self._options.keys is not None:
+                self._service.keys = read_keys(self._options.keys)
+            self._service.models = models
+        except SeqloomError as error:
+            self._metrics.reloads.labels("failed").inc()
+            self._notify("reload_failed", message=str(error))
+        else:
+            self._metrics.reloads.labels("done").inc()
+            self._notify("reloaded", models=[model.name for model in models.models])
+
+
+def worker_spec(models: ServedModels, options: ServerOptions) -> WorkerSpec:
+    """What the workers of these models are started with."""
+    served = tuple(WorkerModel(model.name, str(model.path), model.purpose) for model in models.models)
+    return WorkerSpec(served, options.overrides, options.engine)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Without its own signal handlers."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        """Signals are handled by the server itself."""
+        yield
+
+
+def _protocol(limits: ServeConfig) -> type[H11Protocol]:
+    """The HTTP parser with limits of time and size, whose refusals are JSON."""
+
+    class Protocol(H11Protocol):
+        _head_timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.abort()
+                return
+            self._await_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
+                self._await_head()
+            super().data_received(data)
+            if self.conn.their_state is not h11.IDLE:
+                self._stop_waiting()
+
+        def _await_head(self) -> None:
+            self._head_timer = self.loop.call_later(limits.head_seconds, self._too_slow)
+
+        def _stop_waiting(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+
+        def _too_slow(self) -> None:
+            if not self.transport.is_closing() and self.conn.our_state is h11.IDLE:
+                self._refuse(Refusal(408, f"the head of the request did not arrive within {limits.head_seconds:g} s"))
+
+        def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the signature is the library's
+            error = sys.exc_info()[1]
+            if getattr(error, "error_status_hint", 400) == 431:
+                self._refuse(Refusal(431, f"the head of the request has more than {limits.head_bytes:,} bytes"))
+            else:
+                self._refuse(Refusal(400, "the request is not valid HTTP"))
+
+        def _refuse(self, refusal: Refusal) -> None:
+            if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                self.transport.close()  # an answer is under way already
+                return
+            response = dialect_of("/").refusal(refusal)
+            body = bytes(response.body)
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                (b"connection", b"close"),
+            ]
+            status = h11.Response(status_code=response.status_code, headers=headers, reason=b"")
+            for event in (status, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
+
+    return Protocol
