@@ -12,7 +12,8 @@ from starlette.routing import Route, Router
 from seqloom.serve.dialects import apertium, libretranslate
 from seqloom.serve.dialects.apertium import APERTIUM
 from seqloom.serve.dialects.libretranslate import LIBRETRANSLATE
-from seqloom.serve.http import Dialect, Door, Operation, endpoint, json_response
+from seqloom.serve.http import Dialect, Door, json_response
+from seqloom.serve.operations import Operation, endpoint
 from seqloom.serve.refusal import Refusal
 from seqloom.serve.service import Service
 from seqloom.version import __version__
@@ -56,7 +57,7 @@ def openapi(service: Service) -> dict[str, Any]:
             name = re.sub(r"\W+", "_", f"{each.dialect.name}_{method.lower()}_{each.path}").strip("_")
             record = {"operationId": name, "tags": [each.dialect.name], **each.description}
             paths.setdefault(each.path, {})[method.lower()] = record
-    about = {"title": service.settings.name, "version": __version__, "license": {"name": "Apache-2.0"}}
+    about = {"title": service.state.settings.name, "version": __version__, "license": {"name": "Apache-2.0"}}
     return {"openapi": "3.1.0", "info": about, "paths": paths}
 
 
@@ -121,7 +122,7 @@ def _health(_service: Service) -> Callable[[Request], Awaitable[Response]]:
 
 def _ready(service: Service) -> Callable[[Request], Awaitable[Response]]:
     async def ready(_request: Request) -> Response:
-        if service.is_draining:
+        if service.state.is_draining:
             return json_response({"status": "shutting down"}, 503)
         if not service.pool.is_ready:
             return json_response({"status": "starting or busy"}, 503, headers={"retry-after": "1"})
@@ -139,6 +140,6 @@ def _openapi(service: Service) -> Callable[[Request], Awaitable[Response]]:
 
 def _metrics(service: Service) -> Callable[[Request], Awaitable[Response]]:
     async def metrics(_request: Request) -> Response:
-        return Response(service.metrics.text(), media_type=METRICS_TYPE)
+        return Response(service.state.metrics.text(), media_type=METRICS_TYPE)
 
     return metrics

@@ -1,29 +1,27 @@
-"""Requests as dialects see them: checked, bounded, parsed; and how answers and refusals are written.
+"""Requests as dialects see them: checked, bounded, parsed; and answers in JSON.
 
 The framework accepts bodies of any size, holds half-sent requests open, and turns malformed JSON into a 500, so every
-limit is checked here. A handler gets a `Call`; what it raises becomes an answer in the shape of its dialect.
+limit is checked here.
 """
 
 import asyncio
 import json
 import math
 import re
-import time
-import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import FormData, UploadFile
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
-from seqloom.core.errors import DataError, SeqloomError, UsageError
+from seqloom.serve.keys import Keys, Rates
+from seqloom.serve.metrics import Metrics
 from seqloom.serve.refusal import Refusal, bad_request
-
-if TYPE_CHECKING:
-    from seqloom.serve.service import Service
+from seqloom.serve.settings import ServeConfig
 
 JSON = "application/json"
 MAX_FIELDS = 1_000
@@ -89,11 +87,44 @@ class Dialect(Protocol):
 
 
 @dataclass
+class ServerState:
+    """What all requests of a server share."""
+
+    settings: ServeConfig
+    keys: Keys
+    rates: Rates
+    metrics: Metrics
+    notify: Callable[..., None]
+    """Writes a line to the log."""
+    hidden: tuple[tuple[str, str], ...] = ()
+    """Paths that no answer may contain, and what is written in their place."""
+    is_draining: bool = False
+    """Whether the server is about to end: accepted requests are answered, new ones are not accepted."""
+    running: int = 0
+    """Requests that were accepted and not yet answered."""
+
+    @contextmanager
+    def in_flight(self) -> Iterator[None]:
+        """Count a request as accepted until it is answered."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+    def without_paths(self, message: str) -> str:
+        """A message without the paths of this machine."""
+        for path, name in self.hidden:
+            message = message.replace(path, name)
+        return message
+
+
+@dataclass
 class Call:
     """One request."""
 
     request: Request
-    service: "Service"
+    state: ServerState
     dialect: Dialect
     deadline: float
     """When it must be answered, in the time of the event loop."""
@@ -114,7 +145,7 @@ class Call:
         """The address of the client; behind a trusted proxy, the one that it forwards."""
         peer = self.request.client.host if self.request.client else ""
         forwarded = self.request.headers.get("x-forwarded-for", "")
-        if forwarded and peer in self.service.settings.proxies:
+        if forwarded and peer in self.state.settings.proxies:
             return forwarded.rpartition(",")[2].strip()[:64]
         return peer
 
@@ -123,7 +154,7 @@ class Call:
         """The address under which the client called the server, without a slash at its end."""
         headers, scheme = self.request.headers, self.request.url.scheme
         host = headers.get("host", "localhost")
-        if self.request.client and self.request.client.host in self.service.settings.proxies:
+        if self.request.client and self.request.client.host in self.state.settings.proxies:
             scheme = "https" if headers.get("x-forwarded-proto", scheme).strip().lower() == "https" else "http"
             host = headers.get("x-forwarded-host", host)
         return f"{scheme}://{host}"
@@ -136,20 +167,20 @@ class Call:
 
     def authorise(self, key: str | None, *, missing: int = 401, invalid: int = 403) -> None:
         """Check the key and count the request. Without a key file every caller may call, at a limited rate."""
-        keys = self.service.keys
+        keys = self.state.keys
         if keys.is_required:
             if not key:
                 raise Refusal(missing, "an API key is required")
             self.key = keys.name_of(key)
             if self.key is None:
                 raise Refusal(invalid, "the API key is not valid")
-        self.service.rates.take(self.caller)
+        self.state.rates.take(self.caller)
 
     # --- body and parameters ------------------------------------------------------------------------------------------
 
     async def read(self, most: int) -> None:
         """Read the body, at most so many bytes of it, within the time limit. The endpoint does this once."""
-        limits = self.service.settings
+        limits = self.state.settings
         too_long = Refusal(413, f"the body of the request has more than {most:,} bytes")
         given = self.request.headers.get("content-length", "")
         if given.isascii() and given.isdigit() and int(given[:20]) > most:
@@ -167,7 +198,7 @@ class Call:
 
     def json(self) -> Any:
         """The body as JSON, whatever its content type says."""
-        return parse_json(self.body, depth=self.service.settings.depth)
+        return parse_json(self.body, depth=self.state.settings.depth)
 
     async def fields(self) -> dict[str, Any]:
         """The parameters of the query and of the body, which may be JSON or a form; those of the body win.
@@ -184,7 +215,7 @@ class Call:
                 if kind == "application/x-www-form-urlencoded" and body.lstrip()[:1] != b"{":
                     found |= _pairs(body.decode("utf-8", "replace"))
                 elif body.strip():
-                    value = parse_json(body, depth=self.service.settings.depth)
+                    value = parse_json(body, depth=self.state.settings.depth)
                     if not isinstance(value, dict):
                         raise bad_request(f"the body must be a JSON object, not {_kind(value)}")
                     found |= value
@@ -308,114 +339,3 @@ def urlsplit_host(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
-
-
-# --- from a handler to an endpoint ------------------------------------------------------------------------------------
-
-Handler = Callable[[Call], Awaitable[Response]]
-
-FILE_TIMES = 10
-"""Times as long as a request a file may take."""
-
-FORM_BYTES = 64 << 10
-"""Bytes of a form around its file."""
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A route of a dialect."""
-
-    path: str
-    methods: tuple[str, ...]
-    dialect: Dialect
-    handler: Handler
-    description: Mapping[str, Any]
-    """What `/openapi.json` says of it, the same for all its methods: summary, parameters, requestBody, responses."""
-    takes_file: bool = False
-    """Whether its body holds a file, with limits of its own."""
-
-
-def endpoint(service: "Service", operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint for the router: runs the handler, ends it when the client leaves, and logs what came of it.
-
-    The body is read first.
-    """
-    limits, route, handler = service.settings, operation.path, operation.handler
-    most = limits.file_bytes + FORM_BYTES if operation.takes_file else limits.body_bytes
-    seconds = limits.request_seconds * (FILE_TIMES if operation.takes_file else 1)
-
-    async def answer(request: Request) -> Response:
-        begun, loop = time.perf_counter(), asyncio.get_running_loop()
-        call = Call(request, service, operation.dialect, loop.time() + seconds)
-        identity = uuid.uuid4().hex
-        with service.in_flight():
-            try:
-                if service.is_draining:
-                    raise Refusal(503, "the server is shutting down; retry", retry_after=5)
-                await call.read(most)
-                response = await _unless_disconnected(call, handler)
-            except BaseException as error:
-                refusal = refusal_of(error, service, identity)
-                response = call.dialect.refusal(refusal)
-                if refusal.retry_after is not None:
-                    response.headers["retry-after"] = str(refusal.retry_after)
-                if service.is_draining or refusal.status in (408, 413):
-                    response.headers["connection"] = "close"
-        response.headers["x-request-id"] = identity
-        elapsed = time.perf_counter() - begun
-        service.metrics.requests.labels(call.dialect.name, route, str(response.status_code)).inc()
-        service.metrics.request_seconds.labels(call.dialect.name).observe(elapsed)
-        service.notify(
-            "request",
-            id=identity,
-            dialect=call.dialect.name,
-            route=route,
-            status=response.status_code,
-            ms=round(1000 * elapsed, 1),
-            texts=call.texts,
-            characters=call.characters,
-            key=call.key,
-        )
-        return response
-
-    return answer
-
-
-async def _unless_disconnected(call: Call, handler: Handler) -> Response:
-    """The answer of the handler, which is cancelled as soon as the client has left."""
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(_run(handler, call))
-    watcher = loop.create_task(_disconnection(call.request))
-    watcher.add_done_callback(lambda _: task.cancel())
-    try:
-        return await task
-    finally:
-        task.cancel()
-        watcher.cancel()
-
-
-async def _run(handler: Handler, call: Call) -> Response:
-    return await handler(call)
-
-
-async def _disconnection(request: Request) -> None:
-    """Wait until the client has left. The body must have been read."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def refusal_of(error: BaseException, service: "Service", identity: str) -> Refusal:
-    """What a client is told of an error: sentences about its request, nothing about the inside of the server."""
-    if isinstance(error, Refusal):
-        return error
-    if isinstance(error, ClientDisconnect | asyncio.CancelledError):
-        return Refusal(499, "the client has left")
-    if isinstance(error, UsageError | DataError):
-        return bad_request(service.without_paths(str(error)))
-    if isinstance(error, SeqloomError):
-        service.notify("error", id=identity, kind=type(error).__name__, message=str(error))
-        return Refusal(500, f"the request failed; see the log of the server, request {identity}")
-    if not isinstance(error, Exception):
-        raise error
-    service.notify("error", id=identity, kind=type(error).__name__, message=str(error)[:500])
-    return Refusal(500, f"internal error; see the log of the server, request {identity}")

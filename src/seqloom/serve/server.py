@@ -27,7 +27,7 @@ from seqloom.core.events import json_line
 from seqloom.data.workers import processors
 from seqloom.serve.actions import Engine
 from seqloom.serve.app import dialect_of, make_app
-from seqloom.serve.http import Door
+from seqloom.serve.http import Door, ServerState
 from seqloom.serve.keys import Keys, Rates, read_keys
 from seqloom.serve.metrics import Metrics
 from seqloom.serve.models import ServedModels, read_models
@@ -131,9 +131,8 @@ class _Server:
         hidden = tuple(
             (str(path), model.name) for model in models.models for path in (model.path.resolve(), model.path)
         )
-        self._service = Service(
-            models, self._pool, settings, keys, Rates(rate), self._metrics, self._notify, hidden=hidden
-        )
+        self._state = ServerState(settings, keys, Rates(rate), self._metrics, self._notify, hidden)
+        self._service = Service(self._state, models, self._pool)
         # An address that others can reach has names that are not known here, and needs a key instead.
         names = LOOPBACK_NAMES | {options.host.lower()} if is_loopback else frozenset({"*"})
         if settings.hosts:
@@ -191,14 +190,14 @@ class _Server:
         assert self._stop is not None
         if self._stop.is_set():  # the second time: at once
             os._exit(1)
-        self._service.is_draining = True
+        self._state.is_draining = True
         self._stop.set()
 
     async def _drain(self) -> None:
         """Wait until accepted requests are answered."""
         limit = asyncio.get_running_loop().time() + self._options.settings.grace_seconds
-        self._notify("draining", requests=self._service.running)
-        while self._service.running and asyncio.get_running_loop().time() < limit:
+        self._notify("draining", requests=self._state.running)
+        while self._state.running and asyncio.get_running_loop().time() < limit:
             await asyncio.sleep(0.02)
 
     def _on_reload(self) -> None:
@@ -211,7 +210,7 @@ class _Server:
             models = await asyncio.to_thread(read_models, self._options.models)
             await self._pool.reload(worker_spec(models, self._options))
             if self._options.keys is not None:
-                self._service.keys = read_keys(self._options.keys)
+                self._state.keys = read_keys(self._options.keys)
             self._service.models = models
         except SeqloomError as error:
             self._metrics.reloads.labels("failed").inc()

@@ -5,18 +5,14 @@ all of them behave the same.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from seqloom.serve.http import Call
-from seqloom.serve.keys import Keys, Rates
-from seqloom.serve.metrics import Metrics
+from seqloom.serve.http import Call, ServerState
 from seqloom.serve.models import ServedModel, ServedModels, code_of, name_of_language
 from seqloom.serve.pool import Pool
 from seqloom.serve.refusal import Refusal, bad_request
-from seqloom.serve.settings import ServeConfig
 
 _LINE_BREAK = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 _BLANKS = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
@@ -61,36 +57,11 @@ class _Piece:
 class Service:
     """A running server, as dialects see it."""
 
+    state: ServerState
     models: ServedModels
     pool: Pool
-    settings: ServeConfig
-    keys: Keys
-    rates: Rates
-    metrics: Metrics
-    notify: Callable[..., None]
     detect: Callable[[str], list[Detected]] = lambda _text: []
     """The languages that are translated from, the most probable for a text first."""
-    is_draining: bool = False
-    """Whether the server is about to end: accepted requests are answered, new ones are not accepted."""
-    running: int = 0
-    """Requests that were accepted and not yet answered."""
-    hidden: tuple[tuple[str, str], ...] = field(default=())
-    """Paths that no answer may contain, and what is written in their place."""
-
-    @contextmanager
-    def in_flight(self) -> Iterator[None]:
-        """Count a request as accepted until it is answered."""
-        self.running += 1
-        try:
-            yield
-        finally:
-            self.running -= 1
-
-    def without_paths(self, message: str) -> str:
-        """A message without the paths of this machine."""
-        for path, name in self.hidden:
-            message = message.replace(path, name)
-        return message
 
     # --- languages ----------------------------------------------------------------------------------------------------
 
@@ -124,7 +95,7 @@ class Service:
 
     def check_texts(self, call: Call, texts: Sequence[Any]) -> list[str]:
         """Texts within the limits of a request."""
-        limits = self.settings
+        limits = self.state.settings
         if len(texts) > limits.texts:
             raise bad_request(f"{len(texts)} texts are more than the limit of {limits.texts} per request")
         for text in texts:
@@ -153,8 +124,10 @@ class Service:
         Lines of a text are translated one by one; line breaks and the white space around lines stay as they are.
         Placeholders and tags are carried over.
         """
-        if alternatives > self.settings.alternatives:
-            raise bad_request(f"{alternatives} alternatives are more than the limit of {self.settings.alternatives}")
+        if alternatives > self.state.settings.alternatives:
+            raise bad_request(
+                f"{alternatives} alternatives are more than the limit of {self.state.settings.alternatives}"
+            )
         texts = self.check_texts(call, texts)
         is_auto = model is None and (source is None or source.lower() in ("auto", ""))
         detected = [self.detect_one(text) for text in texts] if is_auto else [None] * len(texts)
@@ -214,7 +187,7 @@ class Service:
         options: Mapping[str, Any],
     ) -> list[dict[str, Any]]:
         """What workers found for each line, by one model after the other; blank lines need no worker."""
-        options = {"split": self.settings.split, **options}
+        options = {"split": self.state.settings.split, **options}
         results: list[dict[str, Any]] = [{"text": line, "score": None} for line in lines]
         places = [at for at, line in enumerate(lines) if line.strip()]
         for number, step in enumerate(steps):

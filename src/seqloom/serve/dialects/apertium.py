@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from seqloom.serve.http import Call, Operation, json_response
+from seqloom.serve.http import Call, json_response
+from seqloom.serve.operations import Operation
 from seqloom.serve.refusal import Refusal, bad_request
+from seqloom.serve.service import Service
 
 _PAIR = re.compile(r"([A-Za-z_.@-]+)\|([A-Za-z_.@-]+)")
 _EXPLANATIONS = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 413: "Payload Too Large", 503: "Busy"}
@@ -29,7 +31,7 @@ class Apertium:
 APERTIUM = Apertium()
 
 
-async def translate(call: Call) -> Response:
+async def translate(service: Service, call: Call) -> Response:
     """`GET|POST /translate?q=…&langpair=en|de`."""
     fields = await call.fields()
     call.authorise(fields.get("key") or call.bearer())
@@ -39,13 +41,13 @@ async def translate(call: Call) -> Response:
     match = _PAIR.fullmatch(pair) if isinstance(pair, str) else None
     if match is None:
         raise bad_request("the parameter langpair must name two languages, such as en|de")
-    (found,) = await call.service.translate(call, [text], source=match[1], target=match[2])
+    (found,) = await service.translate(call, [text], source=match[1], target=match[2])
     return json_response(_frame({"translatedText": found.text}))
 
 
-async def list_pairs(call: Call) -> Response:
+async def list_pairs(service: Service, _call: Call) -> Response:
     """`GET /listPairs`."""
-    pairs = [{"sourceLanguage": source, "targetLanguage": target} for source, target in call.service.models.pairs]
+    pairs = [{"sourceLanguage": source, "targetLanguage": target} for source, target in service.models.pairs]
     return json_response(_frame(pairs))
 
 

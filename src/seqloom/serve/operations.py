@@ -1,0 +1,128 @@
+"""Operations of dialects: routes with their handlers, and what surrounds every handler.
+
+A handler gets the service and a call. It is cancelled when its client leaves, and what it raises becomes an answer in
+the shape of its dialect.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from seqloom.core.errors import DataError, SeqloomError, UsageError
+from seqloom.serve.http import Call, Dialect
+from seqloom.serve.refusal import Refusal, bad_request
+from seqloom.serve.service import Service
+
+Handler = Callable[[Service, Call], Awaitable[Response]]
+
+FILE_TIMES = 10
+"""Times as long as a request a file may take."""
+
+FORM_BYTES = 64 << 10
+"""Bytes of a form around its file."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A route of a dialect."""
+
+    path: str
+    methods: tuple[str, ...]
+    dialect: Dialect
+    handler: Handler
+    description: Mapping[str, Any]
+    """What `/openapi.json` says of it, the same for all its methods: summary, parameters, requestBody, responses."""
+    takes_file: bool = False
+    """Whether its body holds a file, with limits of its own."""
+
+
+def endpoint(service: Service, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint for the router: runs the handler, ends it when the client leaves, and logs what came of it.
+
+    The body is read first.
+    """
+    limits, route, handler = service.state.settings, operation.path, operation.handler
+    most = limits.file_bytes + FORM_BYTES if operation.takes_file else limits.body_bytes
+    seconds = limits.request_seconds * (FILE_TIMES if operation.takes_file else 1)
+
+    async def answer(request: Request) -> Response:
+        begun, loop = time.perf_counter(), asyncio.get_running_loop()
+        call = Call(request, service.state, operation.dialect, loop.time() + seconds)
+        identity = uuid.uuid4().hex
+        with service.state.in_flight():
+            try:
+                if service.state.is_draining:
+                    raise Refusal(503, "the server is shutting down; retry", retry_after=5)
+                await call.read(most)
+                response = await _unless_disconnected(service, call, handler)
+            except BaseException as error:
+                refusal = refusal_of(error, service, identity)
+                response = call.dialect.refusal(refusal)
+                if refusal.retry_after is not None:
+                    response.headers["retry-after"] = str(refusal.retry_after)
+                if service.state.is_draining or refusal.status in (408, 413):
+                    response.headers["connection"] = "close"
+        response.headers["x-request-id"] = identity
+        elapsed = time.perf_counter() - begun
+        service.state.metrics.requests.labels(call.dialect.name, route, str(response.status_code)).inc()
+        service.state.metrics.request_seconds.labels(call.dialect.name).observe(elapsed)
+        service.state.notify(
+            "request",
+            id=identity,
+            dialect=call.dialect.name,
+            route=route,
+            status=response.status_code,
+            ms=round(1000 * elapsed, 1),
+            texts=call.texts,
+            characters=call.characters,
+            key=call.key,
+        )
+        return response
+
+    return answer
+
+
+async def _unless_disconnected(service: Service, call: Call, handler: Handler) -> Response:
+    """The answer of the handler, which is cancelled as soon as the client has left."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_run(handler, service, call))
+    watcher = loop.create_task(_disconnection(call.request))
+    watcher.add_done_callback(lambda _: task.cancel())
+    try:
+        return await task
+    finally:
+        task.cancel()
+        watcher.cancel()
+
+
+async def _run(handler: Handler, service: Service, call: Call) -> Response:
+    return await handler(service, call)
+
+
+async def _disconnection(request: Request) -> None:
+    """Wait until the client has left. The body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def refusal_of(error: BaseException, service: Service, identity: str) -> Refusal:
+    """What a client is told of an error: sentences about its request, nothing about the inside of the server."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ClientDisconnect | asyncio.CancelledError):
+        return Refusal(499, "the client has left")
+    if isinstance(error, UsageError | DataError):
+        return bad_request(service.state.without_paths(str(error)))
+    if isinstance(error, SeqloomError):
+        service.state.notify("error", id=identity, kind=type(error).__name__, message=str(error))
+        return Refusal(500, f"the request failed; see the log of the server, request {identity}")
+    if not isinstance(error, Exception):
+        raise error
+    service.state.notify("error", id=identity, kind=type(error).__name__, message=str(error)[:500])
+    return Refusal(500, f"internal error; see the log of the server, request {identity}")
