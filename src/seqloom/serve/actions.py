@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seqloom.apps.engine import EngineTranslator, Translates, open_engine
+from seqloom.apps.engine import EngineTranslator, open_engine
 from seqloom.apps.request import ConstraintSet, Request
 from seqloom.apps.translator import Translation, Translator, open_translator
 from seqloom.core.declaration import Purpose
@@ -25,14 +25,18 @@ WARM_UP = "Hello, <b>world</b>!"
 
 
 @dataclass
-class Cancellation:
+class GroupCancellation:
     """Which groups of a batch nobody waits for any more, and how many rows left a search because of it."""
 
     groups: set[int] = field(default_factory=set)
     dropped_rows: int = 0
 
+    def count(self, rows: int) -> None:
+        """So many more rows have left a search."""
+        self.dropped_rows += rows
 
-Action = Callable[[Groups, Mapping[str, Any], Cancellation, Emit], list[list[Any]]]
+
+Action = Callable[[Groups, Mapping[str, Any], GroupCancellation, Emit], list[list[Any]]]
 """The result of each text of each group; a cancelled group may lack results."""
 
 
@@ -44,7 +48,7 @@ def open_actions(
         translator = open_translator(path, overrides)
         served = TranslatorActions(translator, open_engine(path, overrides) if engine == "ctranslate2" else None)
         for tags in (False, True):
-            served.translate([[WARM_UP]], {"tags": tags}, Cancellation(), ignore_parts)
+            served.translate([[WARM_UP]], {"tags": tags}, GroupCancellation(), ignore_parts)
         return {"translate": served.translate}
     raise NotImplementedError
 
@@ -60,7 +64,7 @@ class TranslatorActions:
         self._translator, self._engine = translator, engine
 
     def translate(
-        self, groups: Groups, options: Mapping[str, Any], _cancellation: Cancellation, _emit: Emit
+        self, groups: Groups, options: Mapping[str, Any], cancellation: GroupCancellation, _emit: Emit
     ) -> list[list[Any]]:
         """The translation of each line, and alternatives.
 
@@ -70,9 +74,19 @@ class TranslatorActions:
         owners = [number for number, group in enumerate(groups) for _ in group]
         request = self._request(options)
         found: list[list[Translation]] = [[] for _ in lines]
-        for translator, places, wanted in self._shares(lines, request):
-            results = translator.run([lines[at] for at in places], wanted)
-            for at, result in zip(places, results, strict=True):
+        by_engine = self._engine_lines(lines, request)
+        if self._engine is not None and by_engine:
+            results = self._engine.run([lines[at] for at in by_engine], Request(request.search))
+            for at, result in zip(by_engine, results, strict=True):
+                found[at] = result
+        if own := sorted(set(range(len(lines))) - set(by_engine)):
+            results = self._translator.run(
+                [lines[at] for at in own],
+                request,
+                is_cancelled=lambda at: owners[own[at]] in cancellation.groups,
+                on_dropped=cancellation.count,
+            )
+            for at, result in zip(own, results, strict=True):
                 found[at] = result
         answers: list[list[Any]] = [[] for _ in groups]
         for owner, result in zip(owners, found, strict=True):
@@ -92,24 +106,16 @@ class TranslatorActions:
             align=options.get("align", False),
         )
 
-    def _shares(self, lines: Sequence[str], request: Request) -> list[tuple[Translates, list[int], Request]]:
-        """The lines for the engine, and those with tags, terms, prefixes or alignments for our own search."""
-        every = list(range(len(lines)))
+    def _engine_lines(self, lines: Sequence[str], request: Request) -> list[int]:
+        """The lines for the engine: those without tags, terms, prefixes and alignments."""
         if self._engine is None or request.glossary or request.constraints or request.align:
-            return [(self._translator, every, request)]
-        tagged = [at for at in every if request.tags and take_out(lines[at]).plain != lines[at]]
-        plain = sorted(set(every) - set(tagged))
-        shares: list[tuple[Translates, list[int], Request]] = []
-        if plain:
-            shares.append((self._engine, plain, Request(request.search)))
-        if tagged:
-            shares.append((self._translator, tagged, request))
-        return shares
+            return []
+        return [at for at, line in enumerate(lines) if not request.tags or take_out(line).plain == line]
 
 
 def _translation_record(found: Sequence[Translation]) -> dict[str, Any]:
     best = found[0]
-    record: dict[str, Any] = {"text": best.text, "score": best.score}
+    record: dict[str, Any] = {"text": best.text, "score": best.score, "confidence": best.confidence}
     if len(found) > 1:
         record["alternatives"] = [{"text": each.text, "score": each.score} for each in found[1:]]
     if best.hit_limit:

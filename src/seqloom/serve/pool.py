@@ -61,7 +61,7 @@ class StartError(SeqloomError):
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
-        self.code = code
+        self.exit_code = code  # type: ignore[misc]
 
 
 def tokens_of(text: str) -> int:
@@ -382,6 +382,8 @@ class Pool:
     async def start(self) -> None:
         """Start the workers and wait until all of them are ready. StartError if a model cannot be opened."""
         self._workers = await self._started(self._spec)
+        self._count_ready()
+        self._wake()
 
     async def reload(self, spec: WorkerSpec) -> None:
         """Replace all workers by new ones, without a gap: the old ones answer until the new ones are ready."""

@@ -32,7 +32,7 @@ from seqloom.core.declaration import Purpose
 from seqloom.core.errors import SeqloomError, exit_code_of
 from seqloom.core.events import json_line
 from seqloom.data.workers import end_with_parent
-from seqloom.serve.actions import Action, Cancellation, Engine, open_actions
+from seqloom.serve.actions import Action, Engine, GroupCancellation, open_actions
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class _Worker:
 
     def __init__(self, connection: Connection, models: Mapping[str, Mapping[str, Action]]) -> None:
         self._connection, self._models = connection, models
-        self._tasks: queue.SimpleQueue[tuple[dict[str, Any], Cancellation] | None] = queue.SimpleQueue()
-        self._cancellations: dict[int, Cancellation] = {}
+        self._tasks: queue.SimpleQueue[tuple[dict[str, Any], GroupCancellation] | None] = queue.SimpleQueue()
+        self._cancellations: dict[int, GroupCancellation] = {}
 
     def run(self) -> None:
         """Answer batches until the connection is closed."""
@@ -104,12 +104,12 @@ class _Worker:
                 self._tasks.put(None)
                 return
             if "cancel" not in message:
-                cancellation = self._cancellations[message["batch"]] = Cancellation()
+                cancellation = self._cancellations[message["batch"]] = GroupCancellation()
                 self._tasks.put((message, cancellation))
             elif (known := self._cancellations.get(message["cancel"])) is not None:
                 known.groups.add(message["group"])
 
-    def _answer(self, message: Mapping[str, Any], cancellation: Cancellation) -> dict[str, Any]:
+    def _answer(self, message: Mapping[str, Any], cancellation: GroupCancellation) -> dict[str, Any]:
         number, groups, options = message["batch"], message["groups"], message["options"]
         action = self._models[message["model"]][message["do"]]
         try:
@@ -121,7 +121,7 @@ class _Worker:
                 answers = [self._alone(message, at, cancellation) for at in range(len(groups))]
         return {"batch": number, "groups": answers, "dropped_rows": cancellation.dropped_rows}
 
-    def _alone(self, message: Mapping[str, Any], at: int, cancellation: Cancellation) -> dict[str, Any]:
+    def _alone(self, message: Mapping[str, Any], at: int, cancellation: GroupCancellation) -> dict[str, Any]:
         """The answer to one group of a batch."""
         if at in cancellation.groups:
             return {"results": []}
@@ -129,7 +129,7 @@ class _Worker:
         emit = partial(self._emit, message["batch"])
         try:
             (found,) = action(
-                [message["groups"][at]], message["options"], Cancellation(), lambda _, part: emit(at, part)
+                [message["groups"][at]], message["options"], GroupCancellation(), lambda _, part: emit(at, part)
             )
         except SeqloomError as error:
             return {"error": str(error)}

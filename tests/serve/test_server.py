@@ -1,0 +1,78 @@
+"""The life of a server: start, answers, refusals to start, end."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from serving import RunningServer, TinyModels, running_server
+
+
+def test_a_line_is_translated_the_same_by_each_dialect(server: RunningServer) -> None:
+    text = "the old man reads a book."
+    plain = server.call("/translate", {"q": text, "source": "en", "target": "de"})
+    listed = server.call("/translate", {"q": [text, ""], "source": "en-GB", "target": "de_AT"})
+    apertium = server.call("/translate?langpair=en%7Cde&q=the+old+man+reads+a+book.")
+    assert plain.status == listed.status == apertium.status == 200
+    assert listed.json["translatedText"] == [plain.json["translatedText"], ""]
+    assert apertium.json["responseData"]["translatedText"] == plain.json["translatedText"]
+
+
+def test_health_readiness_metrics_and_description(server: RunningServer) -> None:
+    assert server.call("/health").json == {"status": "ok"}
+    assert server.call("/ready").status == 200
+    assert server.metric("seqloom_ready_workers") == 1
+    assert "/translate" in server.call("/openapi.json").json["paths"]
+    assert server.call("/no/such/page").status == 404
+
+
+def exit_of(*words: str) -> tuple[int, str]:
+    """Exit code and message of a server that does not start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "seqloom", "serve", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert len(lines) == 1, done.stderr
+    return done.returncode, lines[0]
+
+
+def test_what_cannot_be_served_is_one_sentence_and_an_exit_code(
+    tiny_models: TinyModels, server: RunningServer, tmp_path: Path
+) -> None:
+    model = str(tiny_models.english_german)
+    assert exit_of(model, "--port", str(server.port))[0] == 2
+    code, message = exit_of(model, "--host", "0.0.0.0", "--port", "0")
+    assert code == 2
+    assert "--keys" in message
+    (tmp_path / "keys").write_text("nonsense\n")
+    code, message = exit_of(model, "--port", "0", "--keys", str(tmp_path / "keys"))
+    assert code == 2
+    assert "keys:1" in message
+    damaged = tmp_path / "damaged"
+    subprocess.run(["cp", "-r", f"{model}/model", str(damaged)], check=True)
+    weights = damaged / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-100:] = b"x" * 100
+    weights.write_bytes(data)
+    code, message = exit_of(str(damaged), "--port", "0")
+    assert code == 4, message
+
+
+def test_a_key_is_shown_once_and_needed_then(tiny_models: TinyModels, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    made = subprocess.run(
+        [sys.executable, "-m", "seqloom", "keys", "add", "tester", "--file", str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    key = made.stdout.strip()
+    assert key not in file.read_text()
+    with running_server([str(tiny_models.english_german), "--keys", str(file)], tmp_path) as server:
+        question = {"q": "a dog", "source": "en", "target": "de"}
+        assert server.call("/translate", question).status == 400
+        assert server.call("/translate", {**question, "api_key": "wrong"}).status == 403
+        assert server.call("/translate", {**question, "api_key": key}).status == 200
+        assert server.call("/translate", question, headers={"Authorization": f"Bearer {key}"}).status == 200
+        assert server.stop() == 0
+        assert key not in server.log.read_text()
+        assert [event["event"] for event in server.events()][-1] == "stopped"
