@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import seqloom
-from serving import RunningServer, TinyModels, running_server
+from live_server import RunningServer, TinyModels, running_server
 from tiny_runs import TINY, TINY_LM, write_text
 
 

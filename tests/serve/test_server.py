@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from serving import RunningServer, TinyModels, running_server
+from live_server import RunningServer, TinyModels, running_server
 
 
 def test_a_line_is_translated_the_same_by_each_dialect(server: RunningServer) -> None:
