@@ -32,7 +32,16 @@ from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
 from seqloom.nn.fast.int8 import MIN_WEIGHTS, keep_scales, kept_scales, row_scales
 from seqloom.runs.loading import LoadedModel, check_archived, find_model, load, require_translator
-from seqloom.runs.model_dir import INT8_FORMAT, add_file, has_file, listed_files, read_card, save_model, stored_weights
+from seqloom.runs.model_dir import (
+    INT8_FORMAT,
+    add_file,
+    has_file,
+    listed_files,
+    read_card,
+    save_model,
+    stored_tables,
+    stored_weights,
+)
 from seqloom.search.settings import Precision
 from seqloom.text.languages import language_name
 from seqloom.version import __version__
@@ -98,8 +107,15 @@ def _rounded(folder: Path, place: Path) -> Path:
     search = loaded.config.search.model_copy(update={"precision": "int8"})
     config = loaded.config.model_copy(update={"search": search})
     card = replace(loaded.card, format=INT8_FORMAT)
-    calibration = loaded.calibration
-    save_model(place, config, tokenizers=loaded.tokenizers, weights=weights, card=card, calibration=calibration)
+    save_model(
+        place,
+        config,
+        tokenizers=loaded.tokenizers,
+        weights=weights,
+        card=card,
+        calibration=loaded.calibration,
+        tables=stored_tables(folder),
+    )
     if has_file(folder, LEXICON):
         add_file(place, LEXICON, write=lambda path: shutil.copyfile(folder / LEXICON, path))
     return place

@@ -1,6 +1,7 @@
 """`seqloom info`: describe a model."""
 
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ import typer
 from seqloom.cli.arguments import JsonResult, ModelFolder
 from seqloom.cli.console import clean, counted, duration, examples, interval_text, size
 from seqloom.core.archive import by_origin
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.events import json_line
 
 if TYPE_CHECKING:
@@ -46,11 +47,14 @@ def info(
     if side is not None and text is None:
         raise UsageError(f"--side {side} requires --text FILE")
     from seqloom.runs.loading import find_model
-    from seqloom.runs.model_dir import read_card, read_settings
+    from seqloom.runs.model_dir import read_card, read_settings, stored_tables
 
     folder = find_model(model)
     card = read_card(folder)
     config = read_settings(folder)
+    detected: list[str] = []
+    with suppress(ModelError):  # tables of a newer version
+        detected = sorted(stored_tables(folder))
     files = {
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }
@@ -60,11 +64,12 @@ def info(
             "path": by_origin(str(folder)),
             **vars(card),
             "config": config.model_dump(mode="json"),
+            "detected_languages": detected,
             "files": files,
         }
         print(json_line(record if cut is None else {**record, "text": {**vars(cut), "unknown_rate": cut.unknown_rate}}))
     else:
-        print("\n".join(_describe(folder, card, config=config, files=files)))
+        print("\n".join(_describe(folder, card, config=config, detected=detected, files=files)))
         if cut is not None:
             per_line = cut.tokens / cut.count if cut.count else 0.0
             sizes = f"{counted(cut.count, 'line')}, {counted(cut.tokens, 'token')}, {per_line:.1f} per line"
@@ -89,7 +94,9 @@ def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", 
     return tokenizer.round_trip_report(read.lines)
 
 
-def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[str, int]) -> list[str]:
+def _describe(
+    folder: Path, card: "Card", *, config: "RunConfig", detected: list[str], files: dict[str, int]
+) -> list[str]:
     from seqloom.core.arrays import map_safetensors
     from seqloom.runs.config import FitsText, OutsideConfig
     from seqloom.text.tokenizer import Tokenizers
@@ -131,6 +138,7 @@ def _describe(folder: Path, card: "Card", *, config: "RunConfig", files: dict[st
         *arrays,
         ("Text", pieces),
         *(("Text", row) for row in _settings(config.text.model_dump(mode="json"))),
+        *([("Detects", ", ".join(detected))] if detected else []),
         *(("Data", row) for row in _data(dict(card.trained_on))),
         *scores,
         *(("Search", row) for row in _settings(search)),

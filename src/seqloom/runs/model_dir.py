@@ -5,6 +5,7 @@
     text/                  its tokenisers
     model.json             format number, languages, sizes, what it was trained on, its scores
     manifest.json          size and SHA-256 of every file
+    languages.safetensors  character n-grams of its languages, by which `auto` recognises them
     lexicon.safetensors    what source symbols translate to, if `seqloom shortlist` added it
 
 It is written under a temporary name and renamed, and every file is checked on load.
@@ -43,6 +44,7 @@ from seqloom.metrics.scoring import CorpusScore
 from seqloom.nn.fast.int8 import Int8Weight, kept_scales
 from seqloom.runs.config import RunConfig
 from seqloom.search.settings import OutputLimit
+from seqloom.text.detection import LanguageTable, read_tables, save_tables
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
 from seqloom.training.weights import for_disk, weights_of
 from seqloom.version import __version__
@@ -58,6 +60,9 @@ CARD = "card.json"
 
 CALIBRATION = "calibration.json"
 """What the confidence of translations is computed with, if the model was calibrated."""
+
+TABLES = "languages.safetensors"
+"""What is known of the languages of a model. Models of earlier versions, and unfinished ones, do not have it."""
 
 AGAIN = "copy the model directory again from where it was made"
 
@@ -189,6 +194,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+Tables = Mapping[str, LanguageTable]
+"""What is known of some languages, by their codes."""
+
+
 def save_model(
     folder: Path,
     config: RunConfig,
@@ -197,6 +206,7 @@ def save_model(
     weights: Mapping[str, Tensor],
     card: Card,
     calibration: Calibration | None = None,
+    tables: Tables | None = None,
 ) -> None:
     """Write a model directory atomically; an older one at the same place is replaced."""
     tensors = {name: for_disk(tensor) for name, tensor in weights.items()}
@@ -205,16 +215,30 @@ def save_model(
         save_file(tensors, path)
         if calibration is not None:
             write_calibration(path.with_name(CALIBRATION), calibration)
+        if tables:
+            save_tables(tables, path.with_name(TABLES))
 
     write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
 
 
 def save_fitted(
-    folder: Path, config: RunConfig, *, tokenizers: Tokenizers, arrays: Mapping[str, np.ndarray], card: Card
+    folder: Path,
+    config: RunConfig,
+    *,
+    tokenizers: Tokenizers,
+    arrays: Mapping[str, np.ndarray],
+    card: Card,
+    tables: Tables | None = None,
 ) -> None:
     """The same for a fitted model."""
     tidy = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_model(folder, config, tokenizers=tokenizers, card=card, write=lambda path: save_arrays(tidy, path))
+
+    def write(path: Path) -> None:
+        save_arrays(tidy, path)
+        if tables:
+            save_tables(tables, path.with_name(TABLES))
+
+    write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
 
 
 def write_model(
@@ -274,6 +298,11 @@ def read_calibration(folder: Path) -> Calibration | None:
 def has_file(folder: Path, name: str) -> bool:
     """Whether a model directory lists this file, which `load` has then checked."""
     return name in read_part(folder / "manifest.json")["files"]
+
+
+def stored_tables(folder: Path) -> dict[str, LanguageTable]:
+    """What a model directory holds of its languages; nothing where it was written without."""
+    return read_tables(folder / TABLES) if has_file(folder, TABLES) else {}
 
 
 def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
+from seqloom.runs.detection import learn_tables
 from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_model, require_builder, require_device
 from seqloom.runs.model_dir import (
     CARD,
@@ -35,6 +36,7 @@ from seqloom.runs.model_dir import (
     require_exact_weights,
     save_fitted,
     save_model,
+    stored_tables,
     write_card,
 )
 from seqloom.runs.plain_text import TextData
@@ -311,7 +313,8 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     trained_on = {**of_home.trained_on, "averaged": [str(folder) for folder in folders]}
     card = Card(of_home.source, of_home.target, of_home.parameters, trained_on)
     tokenizers, weights = Tokenizers.load(home / "text"), average_weights(places)
-    save_model(out, read_settings(home), tokenizers=tokenizers, weights=weights, card=card)
+    tables = stored_tables(home)
+    save_model(out, read_settings(home), tokenizers=tokenizers, weights=weights, card=card, tables=tables)
     return out
 
 
@@ -445,8 +448,15 @@ def _train(
         loaded = LoadedModel(folder, config, tokenizers, session.model, card, session.world.device)
         measured = session.data.measure(loaded, listener=listener)
         card = card.with_scores(measured.scores, lines=measured.lines)
-    calibration = measured.calibration
-    save_model(folder, config, tokenizers=tokenizers, weights=weights, card=card, calibration=calibration)
+    save_model(
+        folder,
+        config,
+        tokenizers=tokenizers,
+        weights=weights,
+        card=card,
+        calibration=measured.calibration,
+        tables=learn_tables(session.data, (card.source, card.target)),
+    )
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))
     if failure is not None:
@@ -532,7 +542,8 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
             loaded = LoadedFitted(folder, config, data.tokenizers, model, card)
             measured = data.measure(loaded, listener=listener)
             scores, card = measured.scores, card.with_scores(measured.scores, lines=measured.lines)
-        save_fitted(folder, config, tokenizers=data.tokenizers, arrays=arrays, card=card)
+        tables = learn_tables(data, (card.source, card.target))
+        save_fitted(folder, config, tokenizers=data.tokenizers, arrays=arrays, card=card, tables=tables)
     message = f"fitted to {tokens:,} tokens"
     outcome = Outcome(
         "fitted", message, step=0, best_loss=None, best_step=None, tokens=tokens, seconds=seconds, skipped=0

@@ -7,7 +7,7 @@ Counts are hashed into tables of fixed size, so memory does not grow with the te
 trained on, its own counts are subtracted first (n − 1 for n): otherwise every line would look like its side.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt32, UInt64
@@ -33,7 +33,7 @@ class CharacterModel:
     def learn(self, lines: Sequence[str]) -> None:
         """Count the n-grams of some lines."""
         codes, _ = encode(lines)
-        for order, places in enumerate(_places(codes)):
+        for order, places in enumerate(ngram_places(codes)):
             self._counts[order] += np.bincount(places, minlength=1 << BITS).astype(np.uint32)
         self._total += len(codes)
 
@@ -41,15 +41,30 @@ class CharacterModel:
         self, codes: UInt32[np.ndarray, " codes"], *, own: Int64[np.ndarray, " codes"]
     ) -> Float64[np.ndarray, " codes"]:
         """log p of each character, in the layout of `encode`; `own` is 1 if the model was trained on its line."""
-        probability = np.full(len(codes), _FLOOR)
-        context = np.full(len(codes), float(self._total)) - own
-        for counts, places in zip(self._counts, _places(codes), strict=True):
-            seen = np.maximum(counts[places].astype(np.float64) - own, 0.0)
-            # Hash collisions may inflate a count; it never exceeds that of its context.
-            probability = (np.minimum(seen, context) + ALPHA * probability) / (np.maximum(context, 0.0) + ALPHA)
-            context = np.concatenate([[0.0], seen[:-1]])
-        log_probs: Float64[np.ndarray, " codes"] = np.log(probability)
-        return log_probs
+        seen = (
+            np.maximum(counts[places].astype(np.float64) - own, 0.0)
+            for counts, places in zip(self._counts, ngram_places(codes), strict=True)
+        )
+        return interpolate(seen, np.full(len(codes), float(self._total)) - own)
+
+    def counts(self) -> tuple[UInt32[np.ndarray, " ngrams"], UInt32[np.ndarray, " ngrams"], int]:
+        """The keys `(n − 1) << BITS | place` of all n-grams in rising order, their counts, and the characters."""
+        flat = self._counts.reshape(-1)
+        keys = np.flatnonzero(flat)
+        return keys.astype(np.uint32), flat[keys], self._total
+
+
+def interpolate(
+    seen: Iterable[Float64[np.ndarray, "codes ..."]], total: Float64[np.ndarray, "codes ..."]
+) -> Float64[np.ndarray, "codes ..."]:
+    """log p of each character from the counts of the n-grams that end there, n = 1 … ORDER, and of all characters."""
+    probability, context = np.full(total.shape, _FLOOR), total
+    for counts in seen:
+        # Hash collisions may inflate a count; it never exceeds that of its context.
+        probability = (np.minimum(counts, context) + ALPHA * probability) / (np.maximum(context, 0.0) + ALPHA)
+        context = np.concatenate([np.zeros_like(counts[:1]), counts[:-1]])
+    log_probs: Float64[np.ndarray, "codes ..."] = np.log(probability)
+    return log_probs
 
 
 def encode(lines: Sequence[str]) -> tuple[UInt32[np.ndarray, " codes"], Int64[np.ndarray, " lines"]]:
@@ -66,7 +81,7 @@ def encode(lines: Sequence[str]) -> tuple[UInt32[np.ndarray, " codes"], Int64[np
     return codes, np.cumsum(lengths) - lengths
 
 
-def _places(codes: UInt32[np.ndarray, " codes"]) -> Iterator[Int64[np.ndarray, " codes"]]:
+def ngram_places(codes: UInt32[np.ndarray, " codes"]) -> Iterator[Int64[np.ndarray, " codes"]]:
     """The table index of the n-gram that ends at each position, for n = 1 … ORDER."""
     own: UInt64[np.ndarray, " codes"] = (codes.astype(np.uint64) + np.uint64(1)) * _GOLDEN
     hashes = own

@@ -150,7 +150,7 @@ class Doubt:
 
     def is_like(self, language: str) -> bool:
         """Whether the text fits another language."""
-        return self.language == _bare(language) or (self.script is not None and self.script in _scripts_of(language))
+        return self.language == _bare(language) or (self.script is not None and self.script in usual_scripts(language))
 
 
 class Sample:
@@ -177,7 +177,7 @@ class Sample:
         """Why the text is probably not in a language; None where it may be, or where it is unclear."""
         if language is None:
             return None
-        expected, letters = _scripts_of(language), self._letters.total()
+        expected, letters = usual_scripts(language), self._letters.total()
         if (
             expected
             and letters >= MIN_LETTERS
@@ -196,7 +196,8 @@ def _bare(language: str) -> str:
     return language.replace("_", "-").split("-")[0].lower()
 
 
-def _scripts_of(language: str) -> tuple[str, ...]:
+def usual_scripts(language: str) -> tuple[str, ...]:
+    """The scripts that a language is written in; none if it is unknown, or has more than one in use."""
     code = _bare(language)
     known = LANGUAGES.get(code)
     return () if known is None or code in _WRITTEN_IN_TWO else _SCRIPTS_BY_CODE[known.script]

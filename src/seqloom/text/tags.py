@@ -103,6 +103,11 @@ def take_out(line: str) -> Tagged:
     return Tagged("".join(plain), _nest(tags))
 
 
+def blank_out(text: str) -> str:
+    """A text with a space for each tag or placeholder, for those who only read its words."""
+    return _TAG.sub(" ", text)
+
+
 def _append(plain: list[str], more: str, tags: list[Tag]) -> None:
     """Append the text after tags to the text before them."""
     if more and tags and tags[-1].place == len(plain):
