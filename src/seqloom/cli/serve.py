@@ -58,6 +58,14 @@ def serve(
         Literal["seqloom", "ctranslate2"],
         typer.Option("--engine", help="ctranslate2 translates plain lines; those with tags or terms use our search."),
     ] = "seqloom",
+    memory: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--memory",
+            metavar="FILE",
+            help="A translation memory (.tmx, .tsv, .po): its segments are translated as it has them. Repeatable.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the address and the models as JSON.")] = False,
 ) -> None:
     """Serve models over HTTP, with the APIs of LibreTranslate, DeepL, OpenAI, Apertium, OpenNMT and Moses.
@@ -84,6 +92,7 @@ def serve(
         is_open=no_auth,
         jobs=jobs,
         engine=engine,
+        memories=tuple(memory or ()),
     )
 
     def announce(address: str, served: "ServedModels") -> None:

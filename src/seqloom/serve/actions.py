@@ -116,10 +116,13 @@ class TranslatorActions:
 def _translation_record(found: Sequence[Translation]) -> dict[str, Any]:
     best = found[0]
     record: dict[str, Any] = {"text": best.text, "score": best.score, "confidence": best.confidence}
+    if best.is_calibrated:
+        record["is_calibrated"] = True
     if len(found) > 1:
         record["alternatives"] = [{"text": each.text, "score": each.score} for each in found[1:]]
     if best.hit_limit:
         record["hit_limit"] = True
     if best.alignment is not None:
         record["spans"], record["links"] = best.alignment.target_spans, best.alignment.links
+        record["words"] = len(best.alignment.source_words)
     return record

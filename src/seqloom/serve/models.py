@@ -5,7 +5,7 @@ a client sends becomes part of a path.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,9 @@ from seqloom.apps.language_model import is_arpa
 from seqloom.core.declaration import Purpose
 from seqloom.core.errors import UsageError
 from seqloom.runs.loading import find_model
-from seqloom.runs.model_dir import read_card, read_settings
+from seqloom.runs.model_dir import read_calibration, read_card, read_settings
 from seqloom.text.languages import find_language, is_known_language, language_name
+from seqloom.text.tokenizer import Tokenizers
 
 MAX_STEPS = 2
 """Models that translate one after the other: a pair without a model of its own goes through one other language."""
@@ -39,6 +40,10 @@ class ServedModel:
     """Seconds since 1970."""
     scores: tuple[str, ...] = ()
     """Its scores on dev text, such as `BLEU 40.7`."""
+    review_below: float = 0.0
+    """Confidence below which a translation should be reviewed, by its calibration."""
+    normalise: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    """What it does to a source line before it splits it into tokens."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +85,6 @@ class ServedModels:
         """Each language that is translated from or into, with those that it can be translated into."""
         codes = sorted({code for pair in self.pairs for code in pair})
         return {code: tuple(sorted(target for source, target in self.pairs if source == code)) for code in codes}
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The languages that can be translated from."""
-        return tuple(code for code, targets in self.languages.items() if targets)
 
     def steps(self, source: str, target: str) -> tuple[ServedModel, ...]:
         """The models that translate a pair, one after the other; empty if there are none."""
@@ -138,7 +138,18 @@ def _read_model(word: str) -> ServedModel:
                 f"such as en-de={path}"
             )
         source, target = parts
-    return ServedModel(name, path, config.purpose, code_of(source), code_of(target), created, scores)
+    calibration = read_calibration(folder)
+    return ServedModel(
+        name,
+        path,
+        config.purpose,
+        code_of(source),
+        code_of(target),
+        created,
+        scores,
+        review_below=0.0 if calibration is None else calibration.review_below,
+        normalise=Tokenizers.load(folder / "text").source.normaliser,
+    )
 
 
 def _name_from(path: Path) -> str:

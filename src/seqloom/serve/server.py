@@ -22,20 +22,25 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.core.events import json_line
 from seqloom.data.workers import processors
+from seqloom.runs.detection import load_detection_tables
+from seqloom.runs.loading import find_model
 from seqloom.serve.actions import Engine
 from seqloom.serve.app import dialect_of, make_app
+from seqloom.serve.files import FileStore
 from seqloom.serve.http import Door, ServerState
 from seqloom.serve.keys import Keys, Rates, read_keys
 from seqloom.serve.metrics import Metrics
-from seqloom.serve.models import ServedModels, read_models
+from seqloom.serve.models import ServedModels, code_of, read_models
 from seqloom.serve.pool import Pool
 from seqloom.serve.refusal import Refusal
 from seqloom.serve.service import Service
 from seqloom.serve.settings import ServeConfig
 from seqloom.serve.worker import WorkerModel, WorkerSpec
+from seqloom.text.detection import Detector, Guess, LanguageTable, join_tables
+from seqloom.text.translation_memory import MemoryUnit, TranslationMemory, read_units
 
 DEFAULT_RATE = 1_200
 """Requests per minute and caller on an address that others can reach."""
@@ -60,6 +65,8 @@ class ServerOptions:
     jobs: int | None = None
     """Worker processes; by default one per core."""
     engine: Engine = "seqloom"
+    memories: tuple[Path, ...] = ()
+    """Translation memories, for all pairs of languages that they hold."""
 
 
 def run_server(
@@ -132,7 +139,14 @@ class _Server:
             (str(path), model.name) for model in models.models for path in (model.path.resolve(), model.path)
         )
         self._state = ServerState(settings, keys, Rates(rate), self._metrics, self._notify, hidden)
-        self._service = Service(self._state, models, self._pool)
+        self._service = Service(
+            self._state,
+            models,
+            self._pool,
+            FileStore(most_bytes=settings.stored_bytes, seconds=settings.stored_seconds),
+            read_detector(models),
+            read_memories(options.memories, models),
+        )
         # An address that others can reach has names that are not known here, and needs a key instead.
         names = LOOPBACK_NAMES | {options.host.lower()} if is_loopback else frozenset({"*"})
         if settings.hosts:
@@ -212,12 +226,45 @@ class _Server:
             if self._options.keys is not None:
                 self._state.keys = read_keys(self._options.keys)
             self._service.models = models
+            self._service.detect = await asyncio.to_thread(read_detector, models)
+            self._service.memories = await asyncio.to_thread(read_memories, self._options.memories, models)
         except SeqloomError as error:
             self._metrics.reloads.labels("failed").inc()
             self._notify("reload_failed", message=str(error))
         else:
             self._metrics.reloads.labels("done").inc()
             self._notify("reloaded", models=[model.name for model in models.models])
+
+
+def read_detector(models: ServedModels) -> Callable[[str], list[Guess]]:
+    """What detects the languages of the translators; it detects none if there is no translator."""
+    tables: dict[str, list[LanguageTable]] = {}
+    for model in models.translators:
+        for language, table in load_detection_tables(find_model(model.path)).items():
+            if (code := code_of(language)) in models.languages:
+                tables.setdefault(code, []).append(table)
+    if not tables:
+        return lambda _text: []
+    return Detector({code: join_tables(some) for code, some in sorted(tables.items())}).detect
+
+
+def read_memories(
+    paths: Sequence[Path], models: ServedModels
+) -> dict[tuple[str, str], TranslationMemory]:
+    """The units of memories for each pair of languages; a file that has none for any pair is refused."""
+    if not paths:
+        return {}
+    units: dict[tuple[str, str], list[MemoryUnit]] = {}
+    for path in paths:
+        failures: list[DataError] = []
+        for pair in models.pairs:
+            try:
+                units.setdefault(pair, []).extend(read_units(path, languages=pair))
+            except DataError as error:
+                failures.append(error)
+        if failures and len(failures) == len(models.pairs):
+            raise failures[0]
+    return {pair: TranslationMemory(some) for pair, some in units.items() if some}
 
 
 def worker_spec(models: ServedModels, options: ServerOptions) -> WorkerSpec:

@@ -1,30 +1,38 @@
 """What every dialect calls: translating texts and files, detecting languages, completing and embedding texts.
 
-A dialect parses requests and writes answers. Limits, languages, the choice of models and the queue are here, so that
-all of them behave the same.
+A dialect parses requests and writes answers. Limits, languages, the choice of models, the memory and the queue are
+here, so that all of them behave the same.
 """
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from seqloom.apps.catalogues import CatalogueWork, finish_work, plan_work
+from seqloom.serve.documents import Markup, composed, marked_up, media_type_of, translations_of
+from seqloom.serve.files import FileStore
 from seqloom.serve.http import Call, ServerState
 from seqloom.serve.models import ServedModel, ServedModels, code_of, name_of_language
 from seqloom.serve.pool import Pool
 from seqloom.serve.refusal import Refusal, bad_request
+from seqloom.text.detection import Guess
+from seqloom.text.formats.readers import TRANSLATABLE, parse_catalogue
+from seqloom.text.formats.segments import Catalogue
+from seqloom.text.translation_memory import MemoryMatch, TranslationMemory
 
 _LINE_BREAK = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 _BLANKS = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
+FILE_FORMATS = TRANSLATABLE
+"""Endings of the files that can be translated."""
 
-@dataclass(frozen=True)
-class Detected:
-    """The language of a text, as it was guessed."""
+MAX_DETECTION_LINES = 50
+"""Lines of a file by which its language is detected."""
 
-    language: str
-    confidence: float
-    """Between 0 and 1."""
+Steps = tuple[ServedModel, ...]
+"""Models that translate one after the other; none where source and target are the same language."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +44,44 @@ class Translated:
     """Other translations, best first, none of them twice or equal to `text`."""
     source: str = ""
     """The language that it was translated from."""
-    detected: Detected | None = None
+    detected: Guess | None = None
     """Where the language was to be detected."""
     score: float | None = None
     confidence: float | None = None
+    """Of its least certain line; 1 for what a memory had."""
     lines: tuple[Mapping[str, Any], ...] = ()
-    """What was found for each line of the text: text, score, alignment where it was requested."""
+    """What was found for each line of a plain text: text, score, alignment where it was requested."""
+    matches: tuple[MemoryMatch, ...] = ()
+    """What a memory has for similar lines of a plain text."""
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """A line of a text, and the white space and line break around it."""
+class TranslatedFile:
+    """A translated file."""
 
-    before: str
-    line: str
-    after: str
+    name: str
+    data: bytes
+    media_type: str
+    source: str
+    characters: int
+    """Characters of its text."""
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How the texts of a request are translated."""
+
+    alternatives: int = 0
+    glossary: Sequence[tuple[str, str]] = ()
+    align: bool = False
+    markup: Markup = "text"
+    ignored: Collection[str] = ()
+    """Elements of XML that are not translated."""
+
+    def for_workers(self, *, tags: bool) -> dict[str, Any]:
+        """As workers take them; with `tags`, placeholders are carried over by the worker itself."""
+        terms = [list(pair) for pair in self.glossary]
+        return {"nbest": self.alternatives + 1, "tags": tags, "align": self.align or not tags, "glossary": terms}
 
 
 @dataclass
@@ -60,38 +91,53 @@ class Service:
     state: ServerState
     models: ServedModels
     pool: Pool
-    detect: Callable[[str], list[Detected]] = lambda _text: []
-    """The languages that are translated from, the most probable for a text first."""
+    files: FileStore
+    detect: Callable[[str], list[Guess]]
+    """The languages that are served, the most probable for a text first."""
+    memories: Mapping[tuple[str, str], TranslationMemory] = field(default_factory=dict)
 
-    # --- languages ----------------------------------------------------------------------------------------------------
+    # --- languages and models -----------------------------------------------------------------------------------------
 
     def languages(self) -> list[tuple[str, str, tuple[str, ...]]]:
         """Code, name and targets of each language."""
         return [(code, name_of_language(code), targets) for code, targets in self.models.languages.items()]
 
-    def find_steps(self, source: str | None, target: str, model: str | None = None) -> tuple[ServedModel, ...]:
+    def detect_source(self, text: str, target: str) -> Guess:
+        """The language of a text that is to be translated from whatever it is in: the most probable that can be."""
+        guesses = [guess for guess in self.detect(text) if guess.confidence > 0]
+        if not guesses:
+            raise bad_request(
+                "the language of a text cannot be detected, because it has no letters of a language that is served; "
+                "name the source language"
+            )
+        goal = code_of(target)
+        possible = (each for each in guesses if each.language == goal or self.models.steps(each.language, goal))
+        return next(possible, guesses[0])
+
+    def find_steps(self, source: str | None, target: str, model: str | None = None) -> Steps:
         """The models for a pair of languages, or the one that is named."""
         if model is not None:
             found = self.models.by_name.get(model)
             if found is None or found.purpose != "translator":
-                raise Refusal(404, f"there is no translation model of this name; the names are {self._names()}")
+                names = ", ".join(each.name for each in self.models.translators)
+                raise Refusal(404, f"there is no translation model of this name; the names are {names}")
             return (found,)
-        assert source is not None
+        if not isinstance(source, str) or not isinstance(target, str):
+            raise bad_request("a language must be a code, such as de")
         wanted = code_of(source), code_of(target)
         for code, role in zip(wanted, ("source", "target"), strict=True):
             if code not in self.models.languages:
                 known = ", ".join(self.models.languages)
-                raise bad_request(f"the {role} language {_shown(code)} is not supported; the languages are {known}")
+                raise bad_request(f"the {role} language {code[:20]!r} is not supported; the languages are {known}")
+        if wanted[0] == wanted[1]:
+            return ()
         steps = self.models.steps(*wanted)
         if not steps:
             targets = ", ".join(self.models.languages[wanted[0]]) or "no other language"
             raise bad_request(f"there is no translation from {wanted[0]} to {wanted[1]}; {wanted[0]} has {targets}")
         return steps
 
-    def _names(self) -> str:
-        return ", ".join(model.name for model in self.models.translators)
-
-    # --- translating --------------------------------------------------------------------------------------------------
+    # --- texts --------------------------------------------------------------------------------------------------------
 
     def check_texts(self, call: Call, texts: Sequence[Any]) -> list[str]:
         """Texts within the limits of a request."""
@@ -118,105 +164,223 @@ class Service:
         alternatives: int = 0,
         glossary: Sequence[tuple[str, str]] = (),
         align: bool = False,
+        markup: Markup = "text",
+        ignored: Collection[str] = (),
     ) -> list[Translated]:
         """The translation of each text; `source` None or `auto` is detected for each text by itself.
 
-        Lines of a text are translated one by one; line breaks and the white space around lines stay as they are.
-        Placeholders and tags are carried over.
+        Lines of a plain text are translated one by one; line breaks and the white space around lines stay as they are.
+        Placeholders and tags are carried over. Texts with markup have no alternatives.
         """
-        if alternatives > self.state.settings.alternatives:
+        if not 0 <= alternatives <= self.state.settings.alternatives:
             raise bad_request(
-                f"{alternatives} alternatives are more than the limit of {self.state.settings.alternatives}"
+                f"{alternatives} alternatives are not within the limits: 0 to {self.state.settings.alternatives}"
             )
+        if not isinstance(target, str):
+            raise bad_request("a language must be a code, such as de")
         texts = self.check_texts(call, texts)
-        is_auto = model is None and (source is None or source.lower() in ("auto", ""))
-        detected = [self.detect_one(text) for text in texts] if is_auto else [None] * len(texts)
+        options = TextOptions(alternatives, glossary, align, markup, ignored)
+        is_auto = model is None and (source is None or (isinstance(source, str) and source.lower() in ("auto", "")))
+        detected = [self.detect_source(text, target) for text in texts] if is_auto else [None] * len(texts)
         by_language: dict[str | None, list[int]] = {}
-        for at, found in enumerate(detected):
-            by_language.setdefault(found.language if found else source, []).append(at)
-        options = {"nbest": alternatives + 1, "tags": True, "align": align, "glossary": [list(t) for t in glossary]}
-        results: list[Translated | None] = [None] * len(texts)
-
+        for at, guess in enumerate(detected):
+            by_language.setdefault(guess.language if guess else source, []).append(at)
+        results: dict[int, Translated] = {}
         for language, places in by_language.items():
-            steps = () if language == code_of(target) and model is None else self.find_steps(language, target, model)
-            some = await self._translate_texts(call, [texts[at] for at in places], steps, options)
-            origin = steps[0].source or "" if steps else language or ""
-            for at, result in zip(places, some, strict=True):
+            steps = self.find_steps(language, target, model)
+            some = [texts[at] for at in places]
+            if markup == "text":
+                found = await self._translate_plain(call, some, steps, options)
+            else:
+                found = await self._translate_marked_up(call, some, steps, options)
+            origin = steps[0].source or "" if steps else code_of(language or "")
+            for at, result in zip(places, found, strict=True):
                 results[at] = replace(result, source=origin, detected=detected[at])
-        return [result for result in results if result is not None]
+        return [results[at] for at in range(len(texts))]
 
-    def detect_one(self, text: str) -> Detected:
-        """The language of a text that is to be translated from whatever it is in."""
-        guesses = self.detect(text)
-        if not guesses or guesses[0].confidence <= 0:
-            raise bad_request(
-                "the language of a text cannot be detected, because it has no letters of a language that is served; "
-                "name the source language"
-            )
-        return guesses[0]
-
-    async def _translate_texts(
-        self, call: Call, texts: Sequence[str], steps: Sequence[ServedModel], options: Mapping[str, Any]
+    async def _translate_plain(
+        self, call: Call, texts: Sequence[str], steps: Steps, options: TextOptions
     ) -> list[Translated]:
         pieces = [split_lines(text) for text in texts]
         lines = [piece.line for some in pieces for piece in some]
-        found = iter(await self.translate_lines(call, lines, steps, options))
-        results = []
+        memory = self._memory(steps)
+        near: dict[int, list[MemoryMatch]] = {}
+        known: dict[int, str] = {}
+        if memory is not None:
+            known, near = await asyncio.to_thread(_look_up, memory, lines)
+        asked = [at for at in range(len(lines)) if at not in known]
+        found = await self.translate_lines(call, [lines[at] for at in asked], steps, options.for_workers(tags=True))
+        records = dict(zip(asked, found, strict=True))
+        for at, text in known.items():
+            records[at] = {"text": text, "score": None, "confidence": 1.0}
+        results, first = [], 0
         for some in pieces:
-            records = [next(found) for _ in some]
-            whole = join_lines(some, [record["text"] for record in records])
-            others: list[str] = []
-            filled = [record for record in records if record["text"]]
-            if len(filled) == 1:  # alternatives of several lines cannot be combined in one order
-                for other in filled[0].get("alternatives", ()):
-                    variant = join_lines(some, [other["text"] if r is filled[0] else r["text"] for r in records])
-                    if variant not in (whole, *others):
-                        others.append(variant)
-            scores = [record["score"] for record in filled if record["score"] is not None]
-            sure = [record["confidence"] for record in filled if record.get("confidence") is not None]
-            score = sum(scores) if scores else None
-            confidence = min(sure, default=None)
-            results.append(Translated(whole, tuple(others), score=score, confidence=confidence, lines=tuple(records)))
+            places = range(first, first + len(some))
+            matches = tuple(match for at in places for match in near.get(at, ()))
+            results.append(_joined(some, [records[at] for at in places], matches))
+            first += len(some)
         return results
 
+    async def _translate_marked_up(
+        self, call: Call, texts: Sequence[str], steps: Steps, options: TextOptions
+    ) -> list[Translated]:
+        catalogues = [marked_up(text, options.markup, ignored=options.ignored) for text in texts]
+        filled = await self._fill(call, catalogues, steps, options, target=None)
+        return [Translated(data.decode(), confidence=confidence) for data, confidence in filled]
+
     async def translate_lines(
-        self,
-        call: Call,
-        lines: Sequence[str],
-        steps: Sequence[ServedModel],
-        options: Mapping[str, Any],
+        self, call: Call, lines: Sequence[str], steps: Steps, options: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
         """What workers found for each line, by one model after the other; blank lines need no worker."""
         options = {"split": self.state.settings.split, **options}
-        results: list[dict[str, Any]] = [{"text": line, "score": None} for line in lines]
+        results: list[dict[str, Any]] = [{"text": line, "score": None, "confidence": None} for line in lines]
         places = [at for at, line in enumerate(lines) if line.strip()]
         for number, step in enumerate(steps):
+            # Terms and alternatives are of the last language.
             is_last = number == len(steps) - 1
-            # Terms and alternatives belong to the language that is asked for.
-            wanted = options if is_last else {**options, "nbest": 1, "align": False, "glossary": []}
+            wanted = options if is_last else {**options, "nbest": 1, "glossary": []}
             given = [results[at]["text"] for at in places]
             found = await self.pool.submit(step.name, "translate", given, wanted, deadline=call.deadline)
             for at, record in zip(places, found, strict=True):
-                results[at] = record
+                results[at] = composed(results[at], record) if number else record
         return results
 
+    def _memory(self, steps: Steps) -> TranslationMemory | None:
+        if not steps or steps[0].source is None or steps[-1].target is None:
+            return None
+        return self.memories.get((steps[0].source, steps[-1].target))
 
-def split_lines(text: str) -> list[_Piece]:
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    async def translate_file(
+        self,
+        call: Call,
+        name: str,
+        data: bytes,
+        *,
+        source: str | None,
+        target: str,
+        glossary: Sequence[tuple[str, str]] = (),
+    ) -> TranslatedFile:
+        """Translate a file by the ending of its name; all but the words stays as it was."""
+        if len(data) > self.state.settings.file_bytes:
+            raise Refusal(413, f"the file has more than {self.state.settings.file_bytes:,} bytes")
+        if not isinstance(target, str):
+            raise bad_request("a language must be a code, such as de")
+        is_auto = source is None or (isinstance(source, str) and source.lower() in ("auto", ""))
+        languages = (None if is_auto or source is None else code_of(source), code_of(target))
+        catalogue = await asyncio.to_thread(parse_catalogue, name, data, languages=languages)
+        if is_auto:
+            some = [segment.text for segment in catalogue.segments[:MAX_DETECTION_LINES]]
+            source = self.detect_source("\n".join(some), target).language
+        steps = self.find_steps(source, target)
+        characters = sum(len(segment.text) for segment in catalogue.segments)
+        call.texts += len(catalogue.segments)
+        call.characters += characters
+        options = TextOptions(glossary=glossary)
+        ((filled, _),) = await self._fill(call, [catalogue], steps, options, target=code_of(target))
+        return TranslatedFile(name, filled, media_type_of(name), code_of(source or ""), characters)
+
+    async def _fill(
+        self,
+        call: Call,
+        catalogues: Sequence[Catalogue],
+        steps: Steps,
+        options: TextOptions,
+        *,
+        target: str | None,
+    ) -> list[tuple[bytes, float | None]]:
+        """Each catalogue with its translations, and the confidence of its least certain line."""
+        memory = self._memory(steps)
+
+        def plan() -> list[CatalogueWork]:
+            return [plan_work(catalogue, memory=memory) for catalogue in catalogues]
+
+        works = await asyncio.to_thread(plan)
+        lines = [line for work in works for line in work.lines]
+        records = await self.translate_lines(call, lines, steps, options.for_workers(tags=False))
+
+        def finish() -> list[tuple[bytes, float | None]]:
+            results, first = [], 0
+            normalise = steps[0].normalise if steps else str
+            for work in works:
+                some = records[first : first + len(work.lines)]
+                first += len(work.lines)
+                sure = [record["confidence"] for record in some if record.get("confidence") is not None]
+                review_below = steps[-1].review_below if steps else 0.0
+                done = finish_work(
+                    work, translations_of(some), normalise=normalise, target=target, review_below=review_below
+                )
+                results.append((done.data, min(sure, default=None)))
+            return results
+
+        return await asyncio.to_thread(finish)
+
+
+# --- lines of plain texts ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """A line of a text, and the white space and line break around it."""
+
+    before: str
+    line: str
+    after: str
+
+
+def split_lines(text: str) -> list[TextLine]:
     """The lines of a text, apart from the white space around them."""
     parts = _LINE_BREAK.split(text)
-    pieces = []
+    lines = []
     for at in range(0, len(parts), 2):
         match = _BLANKS.fullmatch(parts[at])
         assert match is not None
         before, line, after = match.groups()
-        pieces.append(_Piece(before, line, after + (parts[at + 1] if at + 1 < len(parts) else "")))
-    return pieces
+        lines.append(TextLine(before, line, after + (parts[at + 1] if at + 1 < len(parts) else "")))
+    return lines
 
 
-def join_lines(pieces: Sequence[_Piece], lines: Sequence[str]) -> str:
+def join_lines(lines: Sequence[TextLine], texts: Sequence[str]) -> str:
     """A text with these lines in place of its own."""
-    return "".join(f"{piece.before}{line}{piece.after}" for piece, line in zip(pieces, lines, strict=True))
+    return "".join(f"{line.before}{text}{line.after}" for line, text in zip(lines, texts, strict=True))
 
 
-def _shown(code: str) -> str:
-    return repr(code[:20])
+def _joined(
+    lines: Sequence[TextLine], records: Sequence[Mapping[str, Any]], matches: tuple[MemoryMatch, ...]
+) -> Translated:
+    """The translation of a text out of those of its lines."""
+    whole = join_lines(lines, [record["text"] for record in records])
+    filled = [record for record in records if record["text"]]
+    others: list[str] = []
+    if len(filled) == 1:  # alternatives of several lines cannot be combined in one order
+        for other in filled[0].get("alternatives", ()):
+            texts = [other["text"] if record is filled[0] else record["text"] for record in records]
+            if (variant := join_lines(lines, texts)) not in (whole, *others):
+                others.append(variant)
+    scores = [record["score"] for record in filled if record["score"] is not None]
+    sure = [record["confidence"] for record in filled if record.get("confidence") is not None]
+    return Translated(
+        whole,
+        tuple(others),
+        score=sum(scores) if scores else None,
+        confidence=min(sure, default=None),
+        lines=tuple(records),
+        matches=matches,
+    )
+
+
+def _look_up(
+    memory: TranslationMemory, lines: Sequence[str]
+) -> tuple[dict[int, str], dict[int, list[MemoryMatch]]]:
+    """The lines that a memory has, and what it has for others."""
+    known: dict[int, str] = {}
+    near: dict[int, list[MemoryMatch]] = {}
+    for at, line in enumerate(lines):
+        if not line.strip():
+            continue
+        if (text := memory.exact(line)) is not None:
+            known[at] = text
+        elif matches := memory.near(line):
+            near[at] = matches
+    return known, near
