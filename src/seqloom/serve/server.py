@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -248,9 +248,7 @@ def read_detector(models: ServedModels) -> Callable[[str], list[Guess]]:
     return Detector({code: join_tables(some) for code, some in sorted(tables.items())}).detect
 
 
-def read_memories(
-    paths: Sequence[Path], models: ServedModels
-) -> dict[tuple[str, str], TranslationMemory]:
+def read_memories(paths: Sequence[Path], models: ServedModels) -> dict[tuple[str, str], TranslationMemory]:
     """The units of memories for each pair of languages; a file that has none for any pair is refused."""
     if not paths:
         return {}

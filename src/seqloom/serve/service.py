@@ -370,9 +370,7 @@ def _joined(
     )
 
 
-def _look_up(
-    memory: TranslationMemory, lines: Sequence[str]
-) -> tuple[dict[int, str], dict[int, list[MemoryMatch]]]:
+def _look_up(memory: TranslationMemory, lines: Sequence[str]) -> tuple[dict[int, str], dict[int, list[MemoryMatch]]]:
     """The lines that a memory has, and what it has for others."""
     known: dict[int, str] = {}
     near: dict[int, list[MemoryMatch]] = {}
