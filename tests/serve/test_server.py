@@ -76,5 +76,3 @@ def test_a_key_is_shown_once_and_needed_then(tiny_models: TinyModels, tmp_path: 
         assert server.stop() == 0
         assert key not in server.log.read_text()
         assert [event["event"] for event in server.events()][-1] == "stopped"
-
-
