@@ -24,10 +24,10 @@ from seqloom.cli.inputs import Fuse, FuseWeight, TextEncoding, parse_fusion
 from seqloom.cli.translate_jobs import count_lines, open_engine, read_constraints, translate_catalogue, translate_text
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_file, require_writable
-from seqloom.core.text_files import is_compressed
+from seqloom.core.text_files import bare_name, is_compressed
 from seqloom.text.formats.jsonl import JSONL
 from seqloom.text.formats.po import PO
-from seqloom.text.formats.readers import format_of
+from seqloom.text.formats.readers import format_of, is_document
 from seqloom.text.languages import is_language_code
 
 EXAMPLES = examples(
@@ -36,18 +36,26 @@ EXAMPLES = examples(
     "seqloom translate run/model news.de --nbest 4",
     "seqloom translate run/model page.de --tags --glossary terms.tsv --align page.links",
     "seqloom translate run/model messages.po --target fr --out messages.fr.po",
+    "seqloom translate run/model report.docx --out report.fr.docx",
     "seqloom translate first/model --with second/model news.de",
     "seqloom translate run/model news.de --fuse lm/model --fuse-weight 0.1",
     "seqloom translate run/model news.de --engine ctranslate2 search.length_normalisation=mean",
 )
 
-CATALOGUE, PLAIN_TEXT = "a catalogue", "plain text"
+CATALOGUE, DOCUMENT, PLAIN_TEXT = "a catalogue", "a document", "plain text"
 CONFLICTS = (
     Conflict(
         ("--encoding", "--on-bad-utf8", "--scores", "--nbest", "--prefix", "--align", "--tags"),
         CATALOGUE,
         "it is for text with one sentence per line",
     ),
+    Conflict(
+        ("--encoding", "--on-bad-utf8", "--scores", "--nbest", "--prefix", "--align", "--tags"),
+        DOCUMENT,
+        "it is for text with one sentence per line",
+    ),
+    Conflict(("--target", "--fuzzy", "--review"), DOCUMENT, "it is for catalogues (.po, .xlf, .xliff, .tmx, .jsonl)"),
+    Conflict(("--in-place",), DOCUMENT, "the original text would be lost; use --out"),
     Conflict(
         ("--target", "--fuzzy", "--review", "--in-place"),
         PLAIN_TEXT,
@@ -79,8 +87,9 @@ Words = Annotated[
     typer.Argument(
         metavar="FILE search.beam=8",
         help="Text with one sentence per line; standard input by default. Or a catalogue whose untranslated entries "
-        "are filled: .po, .xlf, .xliff, .tmx, .jsonl. Of a .tsv, the first column is translated. Files may be "
-        "compressed (.gz, .xz, .zst). Also search settings.",
+        "are filled: .po, .xlf, .xliff, .tmx, .jsonl. Or a document whose words are replaced: .html, .docx, .srt, "
+        ".vtt. Of a .tsv, the first column is translated. Files may be compressed (.gz, .xz, .zst). Also search "
+        "settings.",
     ),
 ]
 Nbest = Annotated[
@@ -168,8 +177,8 @@ Tags = Annotated[
     bool,
     typer.Option(
         "--tags",
-        help="Remove tags and placeholders (<b>, <br/>, {0}, %s, &amp;) before translation and put them back at the "
-        "aligned words.",
+        help="Remove tags and placeholders (<b>, <br/>, {0}, %s, &amp;, \\[X7X]) before translation and put them back at "
+        "the aligned words.",
     ),
 ]
 Engine = Annotated[
@@ -230,19 +239,22 @@ def translate(
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
 ) -> None:
-    """Translate text line by line, or fill the untranslated entries of a message catalogue or translation memory.
+    """Translate text line by line, fill the untranslated entries of a catalogue or memory, or translate a document.
 
     N lines in, N lines out; a blank line stays blank, and only LF ends a line. A line that is too long for the model
-    is translated sentence by sentence. In a catalogue, existing translations are not changed.
+    is translated sentence by sentence. In a catalogue, existing translations are not changed; in a document, only
+    words are.
     """
     given = parse_words(words)
     if len(given.others) > 1:
         raise UsageError(f"expected at most one text file, got {len(given.others)}: {', '.join(given.others)}")
     path = Path(given.others[0]) if given.others and given.others[0] != "-" else None
     text_encoding = TextEncoding.of(encoding, on_bad_utf8)
-    if format_of(model) is not None and model.is_file():
-        raise UsageError(f"{model} is a catalogue; name the model before it: seqloom translate MODEL {model}")
-    is_catalogue = path is not None and format_of(path) is not None
+    if (format_of(model) is not None or is_document(model)) and model.is_file():
+        kind = DOCUMENT if is_document(model) else CATALOGUE
+        raise UsageError(f"{model} is {kind}; name the model before it: seqloom translate MODEL {model}")
+    is_in_document = path is not None and is_document(path)
+    is_catalogue = path is not None and (is_in_document or format_of(path) is not None)
     options = {
         "--out": out,
         "--nbest": nbest,
@@ -265,7 +277,8 @@ def translate(
         "--encoding": encoding,
         "--on-bad-utf8": on_bad_utf8,
     }
-    modes = [CATALOGUE if is_catalogue else PLAIN_TEXT, f"--engine {engine}"]
+    kind = DOCUMENT if is_in_document else CATALOGUE if is_catalogue else PLAIN_TEXT
+    modes = [kind, f"--engine {engine}"]
     refuse_conflicts(options, CONFLICTS, modes=modes)
     require_search_settings(given.overrides)
     fusion = parse_fusion(fuse, fuse_weight)
@@ -284,6 +297,8 @@ def translate(
     overrides = list(given.overrides)
     if dictionary is not None:
         overrides.insert(0, "search.unknown=copy")
+    if is_in_document:  # with paragraphs, where models know sentences
+        overrides.insert(0, "search.split=sentences")
     if nbest is not None:
         overrides.append(f"search.nbest={nbest}")
     # Input that is typed or piped in has no known end, and a bar would mix with results on a terminal.
@@ -356,3 +371,5 @@ def _check_catalogue(path: Path, out: Path | None, *, in_place: bool, target: st
         require_writable(path)
     elif out is None and json:
         raise UsageError("--json prints a record of the result; name a file for the catalogue with --out")
+    elif out is None and sys.stdout.isatty() and Path(bare_name(path)).suffix.lower() == ".docx":
+        raise UsageError(f"{path} is not text that a terminal can show; name a file for the translation with --out")

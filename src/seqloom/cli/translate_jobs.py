@@ -361,17 +361,18 @@ def translate_catalogue(
     as_json: bool,
     listener: Listener,
 ) -> None:
-    """Fill a catalogue. Errors in the file are reported before the model is loaded.
+    """Fill a catalogue, or replace the words of a document. Errors in the file are reported before the model is loaded.
 
     `settings` are those of the model, None for another engine; `out` is None for standard output.
     """
     from seqloom.apps.catalogues import fill_catalogue, plan_work, require_languages
-    from seqloom.text.formats.readers import open_catalogue
+    from seqloom.text.formats.readers import is_document, open_catalogue, open_document
 
     known = (settings.data.source, settings.data.target) if settings else (None, None)
     require_languages("the catalogue", (None, target), known, remedy="leave out --target")
     wanted = known[0], target or known[1]
-    catalogue = open_catalogue(path, languages=wanted)
+    has_marks = not is_document(path)
+    catalogue = open_catalogue(path, languages=wanted) if has_marks else open_document(path)
     require_languages(str(path), catalogue.languages, wanted)
     work = plan_work(catalogue, with_fuzzy=with_fuzzy)
     anomalies = Anomalies()
@@ -402,7 +403,10 @@ def translate_catalogue(
         write_atomically(Path(os.path.realpath(out)), filled.data)
     for line in filled.lines:
         anomalies.check_output(line.place, [line.translation])
-    for message in [*_summary(path, filled, for_review=for_review), *anomalies.messages(str(path))]:
+    for message in [
+        *_summary(path, filled, for_review=for_review, has_marks=has_marks),
+        *anomalies.messages(str(path)),
+    ]:
         notice(listener, message)
     if as_json:
         counts = {"segments": filled.segments, "wanted": filled.wanted, "filled": len(filled.fillings)}
@@ -411,8 +415,11 @@ def translate_catalogue(
         print(json_line({"catalogue": out, **counts, **marks, "alone": filled.rest}))
 
 
-def _summary(path: Path, filled: "FilledCatalogue", *, for_review: bool) -> list[str]:
-    """How many segments were translated, which need review, and why the others were left."""
+def _summary(path: Path, filled: "FilledCatalogue", *, for_review: bool, has_marks: bool) -> list[str]:
+    """How many segments were translated, which need review, and why the others were left.
+
+    `has_marks` says whether the file has a place to mark those for review.
+    """
     rest, marked = filled.rest, " and marked for review" if for_review and filled.fillings else ""
     reasons = {
         "already translated": rest.translated,
@@ -426,6 +433,7 @@ def _summary(path: Path, filled: "FilledCatalogue", *, for_review: bool) -> list
     messages = [f"{summary}; not translated: {others}" if others else summary]
     if filled.fuzzy:
         kept = "need review most" if for_review else "marked fuzzy"  # for review, all are marked
+        kept = kept if has_marks else "need review"
         messages.append(f"{filled.fuzzy:,} of them {kept}: placeholders were placed by guess, or the output was cut")
     why = "the model produced no text, or placeholders could not be separated from words"
     left = {**filled.passed_over, why: filled.left - sum(filled.passed_over.values())}

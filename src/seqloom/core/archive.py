@@ -16,11 +16,12 @@ import zlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
-from seqloom.core.errors import ModelError, SeqloomError, UsageError
+from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.terminal import visible
 
 # Names inside an archive: plain ones that mean the same file on every system.
@@ -222,13 +223,48 @@ def extract_archive(path: Path, folder: Path, *, limits: Limits | None = None) -
     return [member.orig_filename for member in files]
 
 
+def read_archive(data: bytes, name: str, *, limits: Limits) -> list[tuple[zipfile.ZipInfo, bytes]]:
+    """The files of an archive that is held in memory, in their order; `name` is for messages.
+
+    Kinds and sizes are checked before anything is decompressed. Names may be any, as nothing is written.
+    """
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            members = archive.infolist()
+            if len(members) > limits.members:
+                raise _RefusedError(f"it has {len(members):,} files; at most {limits.members:,} are allowed")
+            _check_contents(sorted(members, key=lambda member: member.header_offset), limits, end=archive.start_dir)
+            if len({member.filename for member in members}) < len(members):
+                raise _RefusedError("two files in it have the same name")
+            return [(member, archive.read(member)) for member in members]
+    except (_RefusedError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError) as error:
+        reason = visible(str(error))[:200] or "a file ends too early"
+        raise DataError(f"{name} cannot be read: {reason}") from error
+
+
 def _check_members(members: Sequence[zipfile.ZipInfo], limits: Limits, *, end: int) -> None:
+    for member in members:
+        if fault := fault_of_name(member.orig_filename.removesuffix("/")):
+            raise _RefusedError(f"the name {_shown(member.orig_filename)} {fault}")
+    _check_contents(members, limits, end=end)
+    # Names are ASCII, so only the case of letters can make two of them one on some system.
+    places: dict[str, str] = {}
+    seen: set[str] = set()
+    for name in (member.orig_filename for member in members if not member.orig_filename.endswith("/")):
+        folders = [f"{folder}/" for folder in accumulate(name.split("/")[:-1], "{}/{}".format)]
+        for place in (*folders, name):
+            other = places.setdefault(place.casefold().removesuffix("/"), place)
+            if other != place or (place == name and name in seen):
+                raise _RefusedError(f"{_shown(other)} and {_shown(name)} are the same place on some systems")
+        seen.add(name)
+
+
+def _check_contents(members: Sequence[zipfile.ZipInfo], limits: Limits, *, end: int) -> None:
+    """Refuse what is not a plain file, overlaps another, or is too large; members are in the order of their places."""
     reached = 0
     for member in members:
         name, mode, attributes = member.orig_filename, member.external_attr >> 16, member.external_attr
         is_folder = name.endswith("/")
-        if fault := fault_of_name(name.removesuffix("/")):
-            raise _RefusedError(f"the name {_shown(name)} {fault}")
         if (
             stat.S_IFMT(mode) not in (0, stat.S_IFDIR if is_folder else stat.S_IFREG)
             or attributes & _WINDOWS_LINK
@@ -249,16 +285,6 @@ def _check_members(members: Sequence[zipfile.ZipInfo], limits: Limits, *, end: i
         reached = member.header_offset + _LOCAL_HEADER + len(name) + member.compress_size
     if reached > end:
         raise _RefusedError("its last file overlaps its directory")
-    # Names are ASCII, so only the case of letters can make two of them one on some system.
-    places: dict[str, str] = {}
-    seen: set[str] = set()
-    for name in (member.orig_filename for member in members if not member.orig_filename.endswith("/")):
-        folders = [f"{folder}/" for folder in accumulate(name.split("/")[:-1], "{}/{}".format)]
-        for place in (*folders, name):
-            other = places.setdefault(place.casefold().removesuffix("/"), place)
-            if other != place or (place == name and name in seen):
-                raise _RefusedError(f"{_shown(other)} and {_shown(name)} are the same place on some systems")
-        seen.add(name)
     if (whole := sum(member.file_size for member in members)) > limits.bytes:
         raise _RefusedError(f"its files have {whole:,} bytes; at most {limits.bytes:,} are allowed")
 

@@ -7,7 +7,7 @@ be inside one of them: the title of a link, the text box of a drawing.
 import codecs
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -90,7 +90,8 @@ def _with_edits(text: str, content: Content, codes: Iterable[Piece], edits: Sequ
             replace(edit, start=edit.start - place.start, end=edit.end - place.start)
             for edit in edits[bisect_left(starts, place.start) : bisect_left(starts, place.end)]
         ]
-        written.append(replace(each, text=apply_edits(text[place.start : place.end], inner)))
+        raw = text[place.start : place.end]
+        written.append(replace(each, text=each.text.replace(raw, apply_edits(raw, inner), 1)))
     return tuple(written)
 
 
@@ -122,6 +123,12 @@ def trimmed(pieces: Sequence[Piece]) -> Sequence[Piece]:
 
     They stay where they are, so that no alignment has to place them.
     """
+    first, end = trimmed_range(pieces)
+    return pieces[first:end]
+
+
+def trimmed_range(pieces: Sequence[Piece]) -> tuple[int, int]:
+    """The number of the first piece that is left, and of that after the last."""
     partners = _partners(pieces)
     first, last = 0, len(pieces) - 1
 
@@ -138,7 +145,7 @@ def trimmed(pieces: Sequence[Piece]) -> Sequence[Piece]:
             first, last = first + 1, last - 1
         else:
             break
-    return pieces[first : last + 1]
+    return first, last + 1
 
 
 def _partners(pieces: Sequence[Piece]) -> dict[int, int]:
@@ -167,7 +174,32 @@ def joined_text(content: Content) -> str:
     return "".join(piece if isinstance(piece, str) else piece.text for piece in content)
 
 
-def is_inside_sentence(before: str, after: str) -> bool:
-    """Whether a line break is inside a sentence: after a word or comma, and before a lower-case letter."""
-    last, first = before.rstrip()[-1:], after.lstrip()[:1]
-    return (last.isalnum() or last == ",") and first.islower()
+def lines_between_breaks(pieces: Sequence[Piece], *, inside_pairs: bool = True) -> Iterator[tuple[int, int]]:
+    """Where the lines of some pieces begin and end: between borders, and between line breaks at the end of a sentence.
+
+    A break is inside a sentence after a word or comma, and before a lower-case letter. Without `inside_pairs`, one
+    that is inside a pair ends no line.
+    """
+    following = [""] * len(pieces)  # the next text after each piece
+    for number in range(len(pieces) - 2, -1, -1):
+        content = pieces[number + 1].content
+        is_text = isinstance(content, str) and bool(content.strip())
+        following[number] = content if is_text and isinstance(content, str) else following[number + 1]
+        if isinstance(content, Code) and content.parts_words:
+            following[number] = ""
+    start = depth = 0
+    before = ""
+    for number, (piece, after) in enumerate(zip(pieces, following, strict=True)):
+        code = piece.content
+        if isinstance(code, str):
+            before = code if code.strip() else before
+            continue
+        depth += {"open": 1, "close": -1}.get(code.kind, 0)
+        if code.parts_words and (inside_pairs or depth == 0):
+            last, first = before.rstrip()[-1:], after.lstrip()[:1]
+            is_inside_sentence = (last.isalnum() or last == ",") and first.islower()
+            if code.kind == "border" or not is_inside_sentence:
+                yield start, number
+                start = number + 1
+            before = ""
+    yield start, len(pieces)

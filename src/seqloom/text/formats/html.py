@@ -8,7 +8,7 @@ White space folds as in a browser. Nothing is an error: what a browser would not
 import html
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from seqloom.text.formats.documents import (
     Piece,
     decode_document,
     has_letters,
-    is_inside_sentence,
+    lines_between_breaks,
     trimmed,
 )
 from seqloom.text.formats.markup import VOID, MarkupAttribute, Token, attributes_of, fold_spaces, markup_tokens
@@ -196,8 +196,8 @@ class _Reader:
 
     def _end_block(self) -> None:
         """Make passages of the pieces that were read; a line break ends one, unless it is inside a sentence."""
-        for line in _lines(self._pieces):
-            kept = trimmed(line)
+        for start, end in lines_between_breaks(self._pieces):
+            kept = trimmed(self._pieces[start:end])
             if not has_letters(piece.content for piece in kept):
                 continue
             kept = self._without_space(kept)
@@ -274,29 +274,6 @@ class _Reader:
             if token.kind == "text":
                 shown.append(self._decoded(token))
         return None
-
-
-def _lines(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """The pieces between line breaks, without those that are inside a sentence."""
-    line: list[Piece] = []
-    after = ["" for _ in pieces]  # the text that follows each piece
-    for number in range(len(pieces) - 2, -1, -1):
-        content = pieces[number + 1].content
-        after[number] = content if isinstance(content, str) and content.strip() else after[number + 1]
-        if isinstance(content, Code) and content.parts_words:
-            after[number] = ""
-    before = ""
-    for piece, following in zip(pieces, after, strict=True):
-        if isinstance(piece.content, Code) and piece.content.parts_words:
-            if not is_inside_sentence(before, following):
-                yield line
-                line = []
-                continue
-            before = ""
-        elif isinstance(piece.content, str) and piece.content.strip():
-            before = piece.content
-        line.append(piece)
-    yield line
 
 
 def _content(pieces: Sequence[Piece], *, folds: bool) -> Content:

@@ -6,11 +6,13 @@ from pathlib import Path
 from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.core.files import require_file
 from seqloom.core.text_files import bare_name, read_whole
+from seqloom.text.formats.docx import parse_docx
 from seqloom.text.formats.html import parse_html
 from seqloom.text.formats.jsonl import JSONL, parse_jsonl
 from seqloom.text.formats.plain import parse_text
 from seqloom.text.formats.po import MO, PO, parse_po
 from seqloom.text.formats.segments import Catalogue, Format, Languages, Pair, Side
+from seqloom.text.formats.subtitles import parse_srt, parse_vtt
 from seqloom.text.formats.tmx import TMX, is_language, parse_tmx
 from seqloom.text.formats.xliff import XLIFF, parse_xliff
 
@@ -18,8 +20,11 @@ FORMATS: tuple[Format, ...] = (JSONL, MO, PO, TMX, XLIFF)
 """The formats of the package; a program passes its own as `formats=(*FORMATS, ITS_FORMAT)`."""
 
 DOCUMENTS: Mapping[str, Callable[[bytes, Path], Catalogue]] = {
+    ".docx": parse_docx,
     ".htm": parse_html,
     ".html": parse_html,
+    ".srt": parse_srt,
+    ".vtt": parse_vtt,
     ".xhtml": parse_html,
 }
 """Readers of files that hold one language, whose words are replaced, by the endings of their names."""
