@@ -177,8 +177,8 @@ Tags = Annotated[
     bool,
     typer.Option(
         "--tags",
-        help="Remove tags and placeholders (<b>, <br/>, {0}, %s, &amp;, \\[X7X]) before translation and put them back at "
-        "the aligned words.",
+        help="Remove tags and placeholders (<b>, <br/>, {0}, %s, &amp;, \\[X7X]) before translation and put them back "
+        "at the aligned words.",
     ),
 ]
 Engine = Annotated[
