@@ -57,7 +57,8 @@ class FilledCatalogue:
     remembered: int = 0
     """Translations that are those of the memory."""
     doubtful: int = 0
-    """Translations whose confidence is too low."""
+    """Translations whose confidence is lower than `review_below`."""
+    review_below: float = 0.0
     marked: int = 0
     """Translations marked for review, for any reason."""
 
@@ -232,6 +233,7 @@ def finish_work(
         Counter(work.passed_over.values()),
         remembered=len(work.remembered),
         doubtful=len(doubtful),
+        review_below=review_below,
         marked=sum(each.is_fuzzy for each in marked.values()),
     )
 

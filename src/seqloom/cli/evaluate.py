@@ -34,6 +34,8 @@ from seqloom.core.files import open_output
 from seqloom.text.formats.readers import holds_both_sides
 
 if TYPE_CHECKING:
+    from seqloom.apps.translator import Translation
+    from seqloom.metrics.calibration import Calibration, Reliability
     from seqloom.metrics.scoring import Comparison
 
 EXAMPLES = examples(
@@ -41,6 +43,7 @@ EXAMPLES = examples(
     "seqloom evaluate run-2/model --against run-1/model --source test.de --reference test.en",
     "seqloom evaluate run --fuse lm --fuse-weight 0.1 --against run --source dev.de --reference dev.en",
     "seqloom evaluate run/model --source test.de-en.tsv",
+    "seqloom evaluate run/model --source dev.de --reference dev.en --calibrate",
     "seqloom evaluate --hypothesis ours.en --hypothesis2 theirs.en --reference test.en",
 )
 A_MODEL, TEXT = "Translate and score", "Score existing translations"
@@ -56,6 +59,8 @@ class System:
     """The target language of the model."""
     why_lowercase: str | None = None
     """Why its translations are scored lower-cased, for a lowercase model."""
+    translations: "Sequence[Translation]" = ()
+    """With their confidences, if a model made them."""
 
 
 Words = Annotated[
@@ -94,6 +99,15 @@ SecondHypothesis = Annotated[
         help="Translations of a second system, compared with the first.",
     ),
 ]
+Calibrate = Annotated[
+    bool,
+    typer.Option(
+        "--calibrate",
+        rich_help_panel=A_MODEL,
+        help="Learn from these lines, best dev text of 1,000 lines or more, how the model's probabilities predict "
+        "chrF, and store that in the model folder: the confidence of its translations. Training does it by itself.",
+    ),
+]
 TargetLanguage = Annotated[
     str | None,
     typer.Option(
@@ -130,6 +144,7 @@ def evaluate(
     fuse: Fuse = None,
     fuse_weight: FuseWeight = None,
     out: Out = None,
+    calibrate: Calibrate = False,
     hypothesis: Hypothesis = None,
     hypothesis2: SecondHypothesis = None,
     target_language: TargetLanguage = None,
@@ -145,7 +160,8 @@ def evaluate(
     .xlf, .jsonl), --source reads the sources and every other option the targets, so --source alone is enough. Short
     references are also scored by exact match.
 
-    Two systems are compared with a significance test (--significance).
+    Two systems are compared with a significance test (--significance). Of a calibrated model, the confidence of its
+    translations is compared with the chrF of each line.
     """
     given = parse_words(words)
     require_search_settings(given.overrides)
@@ -173,6 +189,12 @@ def evaluate(
             raise UsageError(f"setting {given.overrides[0]!r} requires a MODEL")
     if significance is not None and against is None and hypothesis2 is None:
         raise UsageError(f"--significance {significance} compares two systems; add --against or --hypothesis2")
+    if calibrate:
+        if model is None or against is not None or fuse is not None:
+            raise UsageError("--calibrate takes one MODEL, without --against, --fuse and --hypothesis")
+        from seqloom.apps.calibrate import require_calibratable
+
+        require_calibratable(model)
     require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
 
     decoding = TextEncoding.of(encoding, on_bad_utf8)
@@ -219,18 +241,45 @@ def evaluate(
 
     wanted, found = kept(references.lines), [kept(system.lines) for system in systems]
     scores = [score(lines, wanted, language=language, lowercase=lowercase) for lines in found]
+    translations = [
+        [each for number, each in enumerate(system.translations, start=1) if number not in skipped]
+        for system in systems
+    ]
+    calibration: Calibration | None = None
+    reliabilities: list[Reliability | None] = [None] * len(systems)
+    if model is not None:
+        from seqloom.apps import calibrate as calibration_recipe
+
+        if calibrate:
+            calibration = calibration_recipe.calibrate(model, translations[-1], wanted, lowercase=lowercase)
+        else:
+            reliabilities = [
+                calibration_recipe.reliability_of(each, wanted, lowercase=lowercase) for each in translations
+            ]
     test = significance or "bootstrap"
     compared: tuple[Comparison, ...] = ()
     if len(systems) == 2:
         compared = compare(found[0], found[1], wanted, test=test, language=language, lowercase=lowercase)
     if json:
-        records = [{"name": system.name, "scores": list(rows)} for system, rows in zip(systems, scores, strict=True)]
+        records = [
+            {"name": system.name, "scores": list(rows), **({"confidence": fits} if fits else {})}
+            for system, rows, fits in zip(systems, scores, reliabilities, strict=True)
+        ]
         comparisons = [{**vars(each), "difference": each.difference} for each in compared]
-        print(json_line({"lines": len(wanted), "systems": records, "comparisons": comparisons}))
+        record = {"lines": len(wanted), "systems": records, "comparisons": comparisons}
+        print(json_line({**record, "calibration": calibration} if calibration else record))
         return
     print(f"{len(wanted):,} lines")
-    for system, rows in zip(systems, scores, strict=True):
+    for system, rows, fits in zip(systems, scores, reliabilities, strict=True):
         print("\n".join([system.name, *(f"  {row}" for row in score_rows(rows))]))
+        if fits is not None:
+            print("\n".join(f"  {row}" for row in _reliability_rows(fits)))
+    if calibration is not None:
+        low, high = calibration.values[0], calibration.values[-1]
+        print(
+            f"Calibrated {model} on {calibration.lines:,} lines: confidences are {low:.2f} to {high:.2f}, and "
+            f"translations below {calibration.review_below:.2f} are marked for review"
+        )
     if compared:
         how = "paired bootstrap" if test == "bootstrap" else "approximate randomisation"
         print(f"{systems[1].name} minus {systems[0].name} ({how}; TER: lower is better)")
@@ -270,7 +319,20 @@ def _translate(
     why_lowercase = "is lowercase (text.lowercase)" if translator.tokenizers.target.config.lowercase else None
     if translator.config.evaluation.lowercase:
         why_lowercase = "has evaluation.lowercase: true"
-    return System(name, [one_line(each.text) for each in best], translator.card.target, why_lowercase)
+    return System(name, [one_line(each.text) for each in best], translator.card.target, why_lowercase, best)
+
+
+def _reliability_rows(found: "Reliability") -> list[str]:
+    """How confidences fit the chrF of the same lines."""
+    summary = (
+        f"confidence and chrF of a line: Spearman {found.rank_correlation:.3f}, "
+        f"calibration error {found.error:.3f} in {len(found.rows)} groups of lines"
+    )
+    rows = [
+        (f"{row.lines:,} lines", f"confidence {row.confidence:.3f}", f"chrF/100 {row.reached:.3f}")
+        for row in found.rows
+    ]
+    return [summary, *(f"  {row}" for row in table(rows))]
 
 
 def _language_of(reference: Path) -> str | None:

@@ -21,7 +21,14 @@ from seqloom.cli.arguments import (
 )
 from seqloom.cli.console import examples, show_events
 from seqloom.cli.inputs import Fuse, FuseWeight, TextEncoding, parse_fusion
-from seqloom.cli.translate_jobs import count_lines, open_engine, read_constraints, translate_catalogue, translate_text
+from seqloom.cli.translate_jobs import (
+    count_lines,
+    open_engine,
+    read_constraints,
+    read_memories,
+    translate_catalogue,
+    translate_text,
+)
 from seqloom.core.errors import UsageError
 from seqloom.core.files import require_file, require_writable
 from seqloom.core.text_files import bare_name, is_compressed
@@ -36,6 +43,7 @@ EXAMPLES = examples(
     "seqloom translate run/model news.de --nbest 4",
     "seqloom translate run/model page.de --tags --glossary terms.tsv --align page.links",
     "seqloom translate run/model messages.po --target fr --out messages.fr.po",
+    "seqloom translate run/model messages.po --memory project.tmx --out messages.de.po",
     "seqloom translate run/model report.docx --out report.fr.docx",
     "seqloom translate first/model --with second/model news.de",
     "seqloom translate run/model news.de --fuse lm/model --fuse-weight 0.1",
@@ -54,14 +62,20 @@ CONFLICTS = (
         DOCUMENT,
         "it is for text with one sentence per line",
     ),
-    Conflict(("--target", "--fuzzy", "--review"), DOCUMENT, "it is for catalogues (.po, .xlf, .xliff, .tmx, .jsonl)"),
+    Conflict(
+        ("--target", "--fuzzy", "--review", "--review-below"),
+        DOCUMENT,
+        "it is for catalogues (.po, .xlf, .xliff, .tmx, .jsonl)",
+    ),
     Conflict(("--in-place",), DOCUMENT, "the original text would be lost; use --out"),
     Conflict(
-        ("--target", "--fuzzy", "--review", "--in-place"),
+        ("--target", "--fuzzy", "--review", "--review-below", "--in-place"),
         PLAIN_TEXT,
         "it is for catalogues (.po, .xlf, .xliff, .tmx, .jsonl)",
     ),
     Conflict(("--in-place",), "--out", "both name the output"),
+    Conflict(("--review-below",), "--review", "it marks every entry"),
+    Conflict(("--prefix",), "--memory", "a translation of the memory may begin otherwise"),
     Conflict(
         (
             "--with",
@@ -200,6 +214,28 @@ Target = Annotated[
 ]
 Fuzzy = Annotated[bool, typer.Option("--fuzzy", help="In a catalogue, also translate entries marked fuzzy.")]
 Review = Annotated[bool, typer.Option("--review", help="In a catalogue, mark every filled entry for review.")]
+ReviewBelow = Annotated[
+    float | None,
+    typer.Option(
+        "--review-below",
+        metavar="CONFIDENCE",
+        min=0,
+        max=1,
+        help="In a catalogue, mark entries whose confidence is lower for review; 0 marks none. By default the value "
+        "below which a quarter of the dev text is. Requires a calibrated model (seqloom evaluate --calibrate).",
+        show_default=False,
+    ),
+]
+Memory = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--memory",
+        metavar="FILE",
+        help="Translation memory (.tmx; also .tsv, .po, .mo, .jsonl); repeatable. Text that it contains is translated "
+        "exactly so; matches of 70% and more are shown on standard error, with --json in the records, and in .po and "
+        ".xlf files beside the translation.",
+    ),
+]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Replace the catalogue by the filled one.")]
 Jobs = Annotated[
     int,
@@ -230,11 +266,13 @@ def translate(
     align: Align = None,
     tags: Tags = False,
     dictionary: Dictionary = None,
+    memory: Memory = None,
     engine: Engine = "seqloom",
     jobs: Jobs = 1,
     target: Target = None,
     fuzzy: Fuzzy = False,
     review: Review = False,
+    review_below: ReviewBelow = None,
     in_place: InPlace = False,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
@@ -269,10 +307,12 @@ def translate(
         "--align": align,
         "--tags": tags,
         "--dictionary": dictionary,
+        "--memory": memory,
         "--jobs": jobs > 1,
         "--target": target,
         "--fuzzy": fuzzy,
         "--review": review,
+        "--review-below": review_below,
         "--in-place": in_place,
         "--encoding": encoding,
         "--on-bad-utf8": on_bad_utf8,
@@ -286,7 +326,8 @@ def translate(
     out = None if out == STANDARD_OUTPUT else out
     if align == STANDARD_OUTPUT and out is None:
         raise UsageError("--align - writes to standard output, and so do the translations; name a file with --out")
-    inputs = [each for each in (path, glossary, prefix, dictionary, model, fuse, *(companions or ())) if each]
+    others = (*(companions or ()), *(memory or ()))
+    inputs = [each for each in (path, glossary, prefix, dictionary, model, fuse, *others) if each]
     if path is not None and is_catalogue:
         _check_catalogue(path, out, in_place=in_place, target=target, json=json)
     require_new_file(out, inputs=inputs)
@@ -320,6 +361,7 @@ def translate(
                     f"--nbest {nbest} is larger than search.beam={search.beam}; "
                     f"add search.beam={search.beam_for(nbest)}, or use --nbest {search.beam}"
                 )
+        memories = read_memories(memory or (), model, target=target, listener=listener)
         opening = open_engine(
             model,
             overrides,
@@ -338,6 +380,8 @@ def translate(
                 target=target,
                 with_fuzzy=fuzzy,
                 for_review=review,
+                review_below=review_below,
+                memory=memories,
                 constraints=constraints,
                 as_json=json,
                 listener=listener,
@@ -349,6 +393,7 @@ def translate(
             encoding=text_encoding,
             style="json" if json else "nbest" if nbest is not None else "scores" if scores else "text",
             constraints=constraints,
+            memory=memories,
             tags=tags,
             out=out,
             align=align,

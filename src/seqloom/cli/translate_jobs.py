@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seqloom.runs.config import RunConfig
     from seqloom.text.glossary import Glossary
     from seqloom.text.tokenizer import Tokenizer
+    from seqloom.text.translation_memory import MemoryMatch, TranslationMemory
 
 MAX_LISTED = 10
 """Line numbers listed in a message; more are counted."""
@@ -95,6 +96,30 @@ def read_constraints(
         forbidden=tuple(forbid or ()),
         stops=tuple(stop or ()),
     )
+
+
+def read_memories(
+    paths: Sequence[Path], model: Path, *, target: str | None, listener: Listener
+) -> "TranslationMemory | None":
+    """Read the files of --memory in the languages of a model; None without any."""
+    if not paths:
+        return None
+    from seqloom.apps.search_settings import resolved
+    from seqloom.text.translation_memory import read_memory
+
+    # An exported folder does not name its languages.
+    data = resolved(model, ()).data if not (model / "seqloom.json").is_file() else None
+    source, known = (data.source, data.target) if data else (None, None)
+    memory = read_memory(paths, languages=(source, target or known))
+    notice(listener, f"{', '.join(map(str, paths))}: {len(memory):,} translations")
+    return memory
+
+
+def match_text(match: "MemoryMatch") -> str:
+    """A near match in words."""
+    unit = match.unit
+    where = f"{unit.file}:{unit.line}"
+    return f"{match.percentage}% match, {where}: {one_line(unit.source)!r} → {one_line(unit.target)!r}"
 
 
 @contextmanager
@@ -252,6 +277,8 @@ def _record(translation: "Translation", piece: Callable[[int], str]) -> dict[str
     if (alignment := translation.alignment) is not None:
         record |= {"source_words": alignment.source_words, "target_words": alignment.target_words}
         record["alignment"] = alignment.links
+    if translation.matches:
+        record["memory"] = [{"percentage": each.percentage, **asdict(each.unit)} for each in translation.matches]
     return record
 
 
@@ -270,6 +297,7 @@ def translate_text(
     encoding: TextEncoding,
     style: LineStyle,
     constraints: Constraints,
+    memory: "TranslationMemory | None",
     tags: bool,
     out: Path | None,
     align: Path | None,
@@ -280,12 +308,15 @@ def translate_text(
 
     `path` and `out` are None for standard input and output; `align` is None if no links are wanted.
     """
+    from seqloom.apps.memory_translator import MemoryTranslator
     from seqloom.text.scripts import Sample, doubt_in_words
 
     name, warn = str(path or "standard input"), partial(notice, listener)
     done, has_warned, anomalies = 0, False, Anomalies()
     links_to = nullcontext() if align is None else open_or_stdout(None if align == STANDARD_OUTPUT else align)
-    with opening as translator, open_or_stdout(out) as stream, links_to as links, open_input(path) as source:
+    known = near = 0
+    with opening as opened, open_or_stdout(out) as stream, links_to as links, open_input(path) as source:
+        translator = opened if memory is None else MemoryTranslator(opened, memory)
         if path is None and sys.stdin.isatty():
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
         # The first lines show whether the source is in the language of the model.
@@ -312,6 +343,12 @@ def translate_text(
             )
             for (number, line), found in zip(numbered, results, strict=True):
                 anomalies.check_output(number, found)
+                matches = found[0].matches
+                known += any(match.percentage == 100 for match in matches)
+                near += any(match.percentage < 100 for match in matches)
+                for match in matches if style != "json" else ():
+                    if match.percentage < 100:
+                        warn(f"{name}:{number}: {match_text(match)}")
                 for text in output_lines(style, number, line, found, translator.tokenizers.target.piece):
                     stream.write((clean(text) if stream.isatty() else text) + "\n")
                 if links is not None and (alignment := found[0].alignment) is not None:
@@ -320,6 +357,8 @@ def translate_text(
             done += len(block)
         if total:
             report_progress(listener, "translating", done, total)
+        if memory is not None:
+            warn(f"{name}: {known:,} of {done:,} lines from the memory, near matches for {near:,}")
         for message in anomalies.messages(name):
             warn(message)
 
@@ -357,6 +396,8 @@ def translate_catalogue(
     target: str | None,
     with_fuzzy: bool,
     for_review: bool,
+    review_below: float | None,
+    memory: "TranslationMemory | None",
     constraints: Constraints,
     as_json: bool,
     listener: Listener,
@@ -374,9 +415,14 @@ def translate_catalogue(
     has_marks = not is_document(path)
     catalogue = open_catalogue(path, languages=wanted) if has_marks else open_document(path)
     require_languages(str(path), catalogue.languages, wanted)
-    work = plan_work(catalogue, with_fuzzy=with_fuzzy)
+    work = plan_work(catalogue, with_fuzzy=with_fuzzy, memory=memory)
     anomalies = Anomalies()
     with opening as translator:
+        if review_below and translator.calibration is None:
+            raise UsageError(
+                "--review-below requires a calibrated model that translates alone; calibrate it with: seqloom evaluate "
+                "MODEL --source DEV --reference DEV --calibrate"
+            )
         if anomalies.check_source(zip(work.places, work.lines, strict=True), translator.tokenizers.source):
             notice(listener, ALL_UNKNOWN)
         progress = TranslationProgress(listener, str(path), work.places, len(work.places), translator.longest)
@@ -387,6 +433,7 @@ def translate_catalogue(
             constraints.request(0, len(work.lines), align=align),
             target=wanted[1],
             review=for_review,
+            review_below=review_below,
             progress=progress.lines_done,
             watch=progress,
         )
@@ -403,6 +450,9 @@ def translate_catalogue(
         write_atomically(Path(os.path.realpath(out)), filled.data)
     for line in filled.lines:
         anomalies.check_output(line.place, [line.translation])
+    for number, matches in work.near.items():
+        for match in matches:
+            notice(listener, f"{path}:{catalogue.segments[number].line}: {match_text(match)}")
     for message in [
         *_summary(path, filled, for_review=for_review, has_marks=has_marks),
         *anomalies.messages(str(path)),
@@ -410,8 +460,8 @@ def translate_catalogue(
         notice(listener, message)
     if as_json:
         counts = {"segments": filled.segments, "wanted": filled.wanted, "filled": len(filled.fillings)}
-        marked = len(filled.fillings) if for_review else filled.fuzzy
-        marks = {"fuzzy": filled.fuzzy, "review": for_review, "marked": marked, "left": filled.left}
+        marks = {"fuzzy": filled.fuzzy, "review": for_review, "marked": filled.marked, "left": filled.left}
+        marks |= {"doubtful": filled.doubtful, "memory": filled.remembered, "near": len(work.near)}
         print(json_line({"catalogue": out, **counts, **marks, "alone": filled.rest}))
 
 
@@ -435,6 +485,11 @@ def _summary(path: Path, filled: "FilledCatalogue", *, for_review: bool, has_mar
         kept = "need review most" if for_review else "marked fuzzy"  # for review, all are marked
         kept = kept if has_marks else "need review"
         messages.append(f"{filled.fuzzy:,} of them {kept}: placeholders were placed by guess, or the output was cut")
+    if filled.doubtful:
+        kept = "with a" if for_review or not has_marks else "marked for review (--review-below 0 marks none):"
+        messages.append(f"{filled.doubtful:,} of them {kept} confidence below {filled.review_below:.2f}")
+    if filled.remembered:
+        messages.append(f"{filled.remembered:,} of them from the memory")
     why = "the model produced no text, or placeholders could not be separated from words"
     left = {**filled.passed_over, why: filled.left - sum(filled.passed_over.values())}
     return messages + [f"{count:,} left untranslated: {reason}" for reason, count in left.items() if count]

@@ -334,10 +334,10 @@ class PairData:
         references = self.references[:count]
         scores = tuple(score(metric, best.texts, references=references, bootstrap=bootstrap) for metric in metrics)
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
-        return DevResult(scores, count, calibrate(best, references, lowercase=lowercase))
+        return DevResult(scores, count, fit_confidence(best, references, lowercase=lowercase))
 
 
-def calibrate(best: BestTranslations, references: Sequence[str], *, lowercase: bool) -> Calibration | None:
+def fit_confidence(best: BestTranslations, references: Sequence[str], *, lowercase: bool) -> Calibration | None:
     """What the confidence of translations is computed with, learned from these; None of too few.
 
     Blank lines are left out, and those that were cut at the maximum length, whose confidence does not depend on their
