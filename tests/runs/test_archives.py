@@ -14,9 +14,10 @@ from seqloom.core.errors import ModelError, UsageError
 from seqloom.nn.fast.int8 import MIN_WEIGHTS
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import build_model, load
-from seqloom.runs.model_dir import save_model
+from seqloom.runs.model_dir import save_model, stored_tables
 from seqloom.runs.train import Trained, average
 from seqloom.selfcheck.files import check_saved
+from seqloom.text.detection import script_table
 from seqloom.training.weights import weights_of
 
 LINES = ["The old man reads a book.", "Good morning.", "It is ten o'clock.", "qx 17"]
@@ -30,7 +31,10 @@ def wide(tiny: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = resolve(RunConfig, file=trained.folder / "config.yaml", overrides=overrides)
     model = build_model(config.model, trained.tokenizers, seed=5)
     folder = tmp_path_factory.mktemp("wide") / "model"
-    save_model(folder, config, tokenizers=trained.tokenizers, weights=weights_of(model), card=trained.card)
+    tables = {"en": script_table("en")}
+    save_model(
+        folder, config, tokenizers=trained.tokenizers, weights=weights_of(model), card=trained.card, tables=tables
+    )
     return folder
 
 
@@ -57,6 +61,7 @@ def test_an_archive_in_eight_bits_packs_again_to_the_same_bytes_and_keeps_its_pr
     unpack(first.path, tmp_path / "model")
     assert pack(tmp_path / "model", tmp_path / "again.zip").sha256 == first.sha256
     assert pack(tmp_path / "model", tmp_path / "twice.zip", precision="int8").sha256 == first.sha256
+    assert stored_tables(tmp_path / "model") == stored_tables(wide) != {}
     loaded = load(tmp_path / "model")
     exact = dict(load(wide).model.named_parameters())
     for name, tensor in loaded.model.named_parameters():

@@ -28,6 +28,7 @@ from safetensors.numpy import save
 from seqloom.core.errors import ModelError
 from seqloom.core.files import write_atomically
 from seqloom.text.character_models import BITS, ORDER, CharacterModel, encode, interpolate, ngram_places
+from seqloom.text.marks import UNSPACED
 from seqloom.text.scripts import main_scripts, script_of, scripts_of, usual_scripts
 from seqloom.text.tags import blank_out
 
@@ -73,16 +74,26 @@ class LanguageTable:
 def learn_table(lines: Iterable[str]) -> LanguageTable:
     """Learn a table from some text in a language. All of it is kept in memory: a million characters are plenty."""
     words = [word for line in lines for word in _words(line)]
+    if not words:
+        return script_table("")
     words_and_end = [*words, ""]  # each word ends where the next line begins
     model = CharacterModel()
     model.learn(words_and_end)
-    usual_fit = 0.0
-    if words:
-        codes, _ = encode(words_and_end)
-        is_letter = codes != ord("\n")
-        is_counted = is_letter | np.roll(is_letter, 1)  # the end of each word too
-        usual_fit = float(model.log_probs(codes, own=np.ones(len(codes), np.int64))[is_counted].mean())
-    return _table(*model.counts(), usual_fit, main_scripts(scripts_of("".join(words))))
+    codes, _ = encode(words_and_end)
+    is_letter = codes != ord("\n")
+    is_judged = is_letter | np.roll(is_letter, 1)  # the end of each word too
+    usual_fit = float(model.log_probs(codes, own=np.ones(len(codes), np.int64))[is_judged].mean())
+    # The n-grams that end there, and those that are the context of a first letter: the rest is never looked up.
+    is_context = np.roll(is_letter, -1) & ~is_letter
+    used = [keys[is_judged | is_context if order < ORDER - 1 else is_judged] for order, keys in enumerate(_keys(codes))]
+    ngrams, counts, characters = model.counts()
+    is_used = np.isin(ngrams, np.concatenate(used))
+    return _table(ngrams[is_used], counts[is_used], characters, usual_fit, main_scripts(scripts_of("".join(words))))
+
+
+def _keys(codes: UInt32[np.ndarray, " codes"]) -> Iterator[UInt32[np.ndarray, " codes"]]:
+    """The key of the n-gram that ends at each position, for n = 1 … ORDER."""
+    return ((places | order << BITS).astype(np.uint32) for order, places in enumerate(ngram_places(codes)))
 
 
 def script_table(language: str) -> LanguageTable:
@@ -170,16 +181,17 @@ def _restored(ngrams: np.ndarray, counts: np.ndarray, known: Mapping[str, Any]) 
 
 # --- words -----------------------------------------------------------------------------------------------------------
 
-MAX_CHARACTERS = 1_000
-"""Characters of words by which a text is judged."""
+MAX_CODES = 1_500
+"""Characters by which a text is judged, with the ORDER − 1 line ends before each word: some 200 words."""
 
-_WINDOWS = (4_000, 20_000)
+_WINDOWS = (2_000, 20_000)
 """How many characters are searched for words: more only if the first ones have hardly any."""
 
-_MIN_WORD_CHARACTERS = 20
+_MIN_CODES = 50
 
 # ASCII only: `请看https://example.org` goes on after the address. A token with a digit, @, _ or \ is no word either.
 _CODE = re.compile(r"(?:https?|ftp)://[!-~]++|www\.[!-~]++|(?<![!-~])[!-~]*?[0-9_@\\][!-~]*+")
+_PARTS = re.compile(rf"[{UNSPACED}]|[^{UNSPACED}]++")
 
 
 class _Signs(dict[int, int]):
@@ -193,29 +205,30 @@ class _Signs(dict[int, int]):
 _SIGNS = _Signs({ord("'"): ord("'"), ord("’"): ord("'")})
 
 
-def _words(line: str) -> Iterator[str]:
+def _words(line: str) -> list[str]:
     """The words of a line without tags, placeholders, addresses and code; these last if there is nothing else."""
     plain = blank_out(line)
-    found = _letters(_CODE.sub(" ", plain))
-    return iter(found or _letters(plain))
+    return _letters(_CODE.sub(" ", plain)) or _letters(plain)
 
 
 def _letters(text: str) -> list[str]:
     words = (word.strip("'") for word in unicodedata.normalize("NFKC", text).translate(_SIGNS).split())
-    return [word for word in words if any(map(script_of, word))]
+    # Where no spaces separate words, each character is one.
+    parts = (part for word in words for part in ((word,) if word.isascii() else _PARTS.findall(word)))
+    return [part for part in parts if any(map(script_of, part))]
 
 
 def _words_to_judge(text: str) -> list[str]:
     """The first words of a text."""
     words: list[str] = []
     for window in _WINDOWS:
-        words, left = [], MAX_CHARACTERS
+        words, left = [], MAX_CODES
         for word in _words(text[:window]):
             words.append(word[:left])
-            left -= len(word)
+            left -= len(word) + ORDER - 1
             if left <= 0:
                 return words
-        if MAX_CHARACTERS - left >= _MIN_WORD_CHARACTERS or len(text) <= window:
+        if MAX_CODES - left >= _MIN_CODES or len(text) <= window:
             break
     return words
 
@@ -284,20 +297,16 @@ class Detector:
     def _judge(self, words: list[str]) -> tuple[Float64[np.ndarray, "words languages"], Int64[np.ndarray, " words"]]:
         """log p of each word with its end in each language, and the number of characters."""
         codes, starts = encode([*words, ""])
-        log_probs = interpolate(map(self._seen, self._keys(codes)), np.tile(self._characters, (len(codes), 1)))
+        log_probs = interpolate(map(self._seen, _keys(codes)), np.tile(self._characters, (len(codes), 1)))
         begins, ends = starts[:-1] + ORDER - 1, starts[1:] + 1
         borders = np.stack([begins, ends], axis=1).reshape(-1)
         return np.add.reduceat(log_probs, borders, axis=0)[::2], ends - begins
 
-    @staticmethod
-    def _keys(codes: UInt32[np.ndarray, " codes"]) -> Iterator[Int64[np.ndarray, " codes"]]:
-        return (places | order << BITS for order, places in enumerate(ngram_places(codes)))
-
-    def _seen(self, keys: Int64[np.ndarray, " codes"]) -> Float64[np.ndarray, "codes languages"]:
+    def _seen(self, keys: UInt32[np.ndarray, " codes"]) -> Float64[np.ndarray, "codes languages"]:
         """The counts of n-grams in each language."""
         if not len(self._ngrams):
             return np.zeros((len(keys), len(self.languages)))
-        rows = np.minimum(np.searchsorted(self._ngrams, keys.astype(np.uint32)), len(self._ngrams) - 1)
+        rows = np.minimum(np.searchsorted(self._ngrams, keys), len(self._ngrams) - 1)
         return self._counts[np.where(self._ngrams[rows] == keys, rows, len(self._ngrams))].astype(np.float64)
 
     def _choose(
