@@ -115,28 +115,36 @@ class _WordIndex:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._words: dict[str, int] = {}
-        self._terms: dict[tuple[int, int], int] = {}
         words: list[int] = []
-        terms: list[int] = []
         lengths: list[int] = []
+        repeated: dict[tuple[int, int], int] = {}  # a word and how often it came before in its text, from 1
+        places: list[int] = []
+        terms: list[int] = []
         for text in texts:
             ids = [self._words.setdefault(word, len(self._words)) for word in words_of_text(text)]
+            for place, term in _repetitions(ids):
+                places.append(len(words) + place)
+                terms.append(repeated.setdefault(term, len(repeated)))
             words += ids
-            terms += [self._terms.setdefault(term, len(self._terms)) for term in _occurrences(ids)]
             lengths.append(len(ids))
         self._ids = np.array(words, dtype=np.int32)
         self._lengths = np.array(lengths, dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self._lengths)])
-        by_term = np.array(terms, dtype=np.int64)
+        # A term is a word, or a repeated one by a number after those of all words.
+        self._repeated = {term: number + len(self._words) for term, number in repeated.items()}
+        by_term = self._ids.astype(np.int64)
+        by_term[places] = np.array(terms, dtype=np.int64) + len(self._words)
         order = np.argsort(by_term, kind="stable")
         self._postings = np.repeat(np.arange(len(texts), dtype=np.int32), self._lengths)[order]
-        counts = np.bincount(by_term, minlength=len(self._terms)) if terms else np.zeros(0, np.int64)
+        counts = np.bincount(by_term, minlength=len(self._words) + len(repeated))
         self._posting_starts = np.concatenate([[0], np.cumsum(counts)])
 
     def nearest(self, text: str, least: int, limit: int, *, without: int | None) -> list[tuple[int, int]]:
         """Percentage and number of the most similar texts, best first; the text `without` is left out."""
         ids = [self._words.get(word, -1) for word in words_of_text(text)]
-        terms = [self._terms[term] for term in _occurrences(ids) if term in self._terms]
+        again = dict(_repetitions(ids))
+        terms = [self._repeated.get(again[at], -1) if at in again else word for at, word in enumerate(ids)]
+        terms = [term for term in terms if term >= 0]
         if not terms or limit < 1:
             return []
         bounds = np.minimum(99, 100 * self._shared_words(terms) // np.maximum(self._lengths, len(ids)))
@@ -180,11 +188,14 @@ def _plain_words(text: str) -> list[str]:
     return [word.strip(JOINER) or word for word in split_words(" ".join(text.split()))] if text.strip() else []
 
 
-def _occurrences(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Each word with how often it has come before."""
+def _repetitions(ids: Sequence[int]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """The places of words that came before, each with the word and how often it did."""
+    if len(set(ids)) == len(ids):
+        return
     seen: Counter[int] = Counter()
-    for word in ids:
-        yield word, seen[word]
+    for place, word in enumerate(ids):
+        if seen[word]:
+            yield place, (word, seen[word])
         seen[word] += 1
 
 

@@ -48,6 +48,8 @@ _PATTERN = r"""(?P<tag> </?[A-Za-z][^<>]*> )
 _FOUND = re.compile(_PATTERN.replace("FLAGS", r"[-+\#0']"), re.VERBOSE)
 _FOUND_IN_FORMAT = re.compile(_PATTERN.replace("FLAGS", r"[-+\ \#0']").replace("| % [A-Z_]{2,40} %\n", ""), re.VERBOSE)
 """With a space for a flag, and without variables of Windows, which formats have none of: %X_%d."""
+_PLAIN = re.compile(r"""(?:[\w .,;!?'"()]++|-(?!-))*+""")
+"""Text with none of the signs of which every placeholder has one."""
 _SPACES = (" ", "\u00a0", "\u202f")
 _BRACE = re.compile("[{}]")
 _CLOSING_MARKS = ".,;:!?)]»”’"
@@ -79,6 +81,8 @@ def find_placeholders(text: str, *, is_format: bool = False) -> Iterator[Placeho
 
     `is_format` says that the text is known to go to printf or its like.
     """
+    if _PLAIN.fullmatch(text):
+        return
     end, closed = 0, _closed_braces(text)
     pattern = _FOUND_IN_FORMAT if is_format else _FOUND
     while found := pattern.search(text, end):
