@@ -95,6 +95,19 @@ def test_terms_of_any_text_are_found_in_it(line: str, terms: list[str], ignores_
         assert target == "x"
 
 
+@given(nasty.texts(longest=60), st.lists(nasty.line(most=1, longest=9), max_size=4), st.booleans(), st.data())
+def test_a_restricted_glossary_finds_the_same_terms(
+    line: str, terms: list[str], ignores_case: bool, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(line)))
+    sources = [*terms, line[start : start + 3], line[start : start + 1], "absent"]
+    pairs = tuple((term, f"{number}") for number, term in enumerate(sources) if Normaliser()(term))
+    glossary = Glossary(pairs, ignores_case)
+    few = glossary.restricted_to([line])
+    assert few.matches(line) == glossary.matches(line)
+    assert ("absent", f"{len(sources) - 1}") not in few.terms or "absent" in line.casefold()
+
+
 @given(nasty.files(longest=20))
 def test_any_file_is_a_glossary_or_a_data_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.tsv"

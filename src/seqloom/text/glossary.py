@@ -9,6 +9,7 @@ UTF-8, a pair per line, a tab between the terms. A line that begins with # is a 
 """
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +75,33 @@ class Glossary:
                 is_taken[start : start + length] = [True] * length
                 found.append((start, length))
         return [self._index[text[start : start + length]] for start, length in sorted(found)]
+
+    def restricted_to(self, lines: Iterable[str]) -> "Glossary":
+        """Without the terms that `matches` cannot find in any part of these lines, with or without regard to case.
+
+        Thousands of terms become the few that a line has, which are quickly sent to another process.
+        """
+        found: set[Pair] = set()
+        for line in lines:
+            for ignores_case, (index, lengths) in self._searched.items():
+                text = _folded(line, ignores_case)
+                for start in range(len(text)):
+                    for length in (1, *lengths.get(text[start : start + 2], ())):
+                        if (pair := index.get(text[start : start + length])) is not None:
+                            found.add(pair)
+        return replace(self, terms=tuple(pair for pair in self.terms if tuple(pair) in found))
+
+    @cached_property
+    def _searched(self) -> dict[bool, tuple[dict[str, Pair], dict[str, list[int]]]]:
+        """With and without case: the pair of each term, and the lengths of the terms by their first two characters."""
+        tables = {}
+        for ignores_case in (False, True):
+            index = {_folded(source, ignores_case): (source, target) for source, target in self.terms}
+            lengths: dict[str, set[int]] = {}
+            for term in index:
+                lengths.setdefault(term[:2], set()).add(len(term))
+            tables[ignores_case] = (index, {first: sorted(some) for first, some in lengths.items()})
+        return tables
 
     @cached_property
     def _index(self) -> dict[str, Pair]:
