@@ -1,7 +1,7 @@
 """What a worker does with a model of each purpose: texts and options in, results that can be written as JSON out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +9,8 @@ from seqloom.apps.engine import EngineTranslator, open_engine
 from seqloom.apps.request import ConstraintSet, Request
 from seqloom.apps.translator import Translation, Translator, open_translator
 from seqloom.core.declaration import Purpose
-from seqloom.text.glossary import Glossary
+from seqloom.core.errors import UsageError
+from seqloom.text.glossary import Glossary, ways_to_write
 from seqloom.text.tags import take_out
 
 Engine = Literal["seqloom", "ctranslate2"]
@@ -68,11 +69,13 @@ class TranslatorActions:
     ) -> list[list[Any]]:
         """The translation of each line, and alternatives.
 
-        Options: `nbest`, `tags`, `align`, `prefix`, `glossary` (pairs of terms) and `split`.
+        Options: `nbest`, `tags`, `align`, `prefix`, `glossary` (pairs of terms) and `split`. A record has
+        `skipped_terms` if some terms of the glossary could not be used.
         """
         lines = [line for group in groups for line in group]
         owners = [number for number, group in enumerate(groups) for _ in group]
         request = self._request(options)
+        skipped = [0] * len(lines)
         found: list[list[Translation]] = [[] for _ in lines]
         by_engine = self._engine_lines(lines, request)
         if self._engine is not None and by_engine:
@@ -80,31 +83,71 @@ class TranslatorActions:
             for at, result in zip(by_engine, results, strict=True):
                 found[at] = result
         if own := sorted(set(range(len(lines))) - set(by_engine)):
-            results = self._translator.run(
-                [lines[at] for at in own],
+            results, without = self._search(
+                [lines[at] for at in own], request, lambda at: owners[own[at]] in cancellation.groups, cancellation
+            )
+            unwritable = len(options.get("glossary") or ()) - len(request.glossary.terms if request.glossary else ())
+            for at, result, is_without in zip(own, results, without, strict=True):
+                found[at] = result
+                skipped[at] = unwritable + (len(request.glossary.terms) if request.glossary and is_without else 0)
+        answers: list[list[Any]] = [[] for _ in groups]
+        for owner, result, terms in zip(owners, found, skipped, strict=True):
+            if result:
+                record = _translation_record(result)
+                answers[owner].append({**record, "skipped_terms": terms} if terms else record)
+        return answers
+
+    def _search(
+        self,
+        lines: Sequence[str],
+        request: Request,
+        is_cancelled: Callable[[int], bool],
+        cancellation: GroupCancellation,
+    ) -> tuple[list[list[Translation]], list[bool]]:
+        """The translations of each line, and whether they had to be found without the glossary.
+
+        They must where a line has more terms than fit into the longest translation that is allowed.
+        """
+
+        def run(places: Sequence[int], request: Request) -> list[list[Translation]]:
+            return self._translator.run(
+                [lines[at] for at in places],
                 request,
-                is_cancelled=lambda at: owners[own[at]] in cancellation.groups,
+                is_cancelled=lambda at: is_cancelled(places[at]),
                 on_dropped=cancellation.count,
             )
-            for at, result in zip(own, results, strict=True):
-                found[at] = result
-        answers: list[list[Any]] = [[] for _ in groups]
-        for owner, result in zip(owners, found, strict=True):
-            if result:
-                answers[owner].append(_translation_record(result))
-        return answers
+
+        try:
+            return run(range(len(lines)), request), [False] * len(lines)
+        except UsageError:
+            if request.glossary is None:
+                raise
+        results, without = [], []
+        for at in range(len(lines)):
+            try:
+                results += run([at], request)
+                without.append(False)
+            except UsageError:
+                results += run([at], replace(request, glossary=None))
+                without.append(True)
+        return results, without
 
     def _request(self, options: Mapping[str, Any]) -> Request:
         own, nbest = self._translator.config.search, options.get("nbest", 1)
         changes = {"nbest": nbest, "beam": max(own.beam, nbest), "split": options.get("split", own.split)}
-        terms = options.get("glossary")
         return Request(
             own.model_copy(update=changes),
             constraints=ConstraintSet(prefix=options["prefix"]) if options.get("prefix") else None,
-            glossary=Glossary(tuple((source, target) for source, target in terms)) if terms else None,
+            glossary=self._glossary(options.get("glossary") or ()),
             tags=options.get("tags", False),
             align=options.get("align", False),
         )
+
+    def _glossary(self, terms: Sequence[Sequence[str]]) -> Glossary | None:
+        """The terms that the model can write; the others are skipped, so that they cost no translation."""
+        tokenizer = self._translator.tokenizers.target
+        known = tuple((source, target) for source, target in terms if ways_to_write(target, tokenizer))
+        return Glossary(known) if known else None
 
     def _engine_lines(self, lines: Sequence[str], request: Request) -> list[int]:
         """The lines for the engine: those without tags, terms, prefixes and alignments."""

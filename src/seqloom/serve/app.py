@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from seqloom.serve.dialects import apertium, libretranslate
+from seqloom.serve.dialects import apertium, deepl, libretranslate
 from seqloom.serve.dialects.apertium import APERTIUM
+from seqloom.serve.dialects.deepl import DEEPL
 from seqloom.serve.dialects.libretranslate import LIBRETRANSLATE
 from seqloom.serve.http import Dialect, Door, json_response
 from seqloom.serve.operations import Operation, endpoint
@@ -33,7 +34,7 @@ SAFETY_HEADERS = {
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-OPERATIONS: tuple[Operation, ...] = (*libretranslate.OPERATIONS, *apertium.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (*libretranslate.OPERATIONS, *apertium.OPERATIONS, *deepl.OPERATIONS)
 """What the dialects offer."""
 
 
@@ -63,6 +64,8 @@ def openapi(service: Service) -> dict[str, Any]:
 
 def dialect_of(path: str) -> Dialect:
     """The dialect in which errors of a path are written."""
+    if path.startswith(("/v2/", "/v3/")):
+        return DEEPL
     return APERTIUM if path == "/listPairs" else LIBRETRANSLATE
 
 

@@ -31,13 +31,15 @@ def media_type_of(name: str) -> str:
     return MEDIA_TYPES.get(PurePosixPath(name).suffix.lower(), "application/octet-stream")
 
 
-def marked_up(text: str, markup: Markup, *, ignored: Collection[str] = ()) -> Catalogue:
-    """A text with markup; elements in `ignored` are not translated."""
+def marked_up(
+    text: str, markup: Markup, *, ignored: Collection[str] = (), splitting: Collection[str] = ()
+) -> Catalogue:
+    """A text with markup; elements of XML in `ignored` are not translated, those in `splitting` part sentences."""
     match markup:
         case "html":
             return html_catalogue(text)
         case "xml":
-            return xml_catalogue(text, ignore_tags=ignored)
+            return xml_catalogue(text, ignore_tags=ignored, splitting_tags=splitting)
         case "text":
             raise AssertionError("plain text has no markup")
         case _:

@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,6 +101,8 @@ class ServerState:
     """Paths that no answer may contain, and what is written in their place."""
     is_draining: bool = False
     """Whether the server is about to end: accepted requests are answered, new ones are not accepted."""
+    translated: Counter[str | None] = field(default_factory=Counter)
+    """Characters that were translated for each key since the start; without keys, for all callers."""
     running: int = 0
     """Requests that were accepted and not yet answered."""
 

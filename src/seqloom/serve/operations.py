@@ -70,6 +70,8 @@ def endpoint(service: Service, operation: Operation) -> Callable[[Request], Awai
                     response.headers["connection"] = "close"
         response.headers["x-request-id"] = identity
         elapsed = time.perf_counter() - begun
+        if response.status_code < 400:
+            service.state.translated[call.key] += call.characters
         service.state.metrics.requests.labels(call.dialect.name, route, str(response.status_code)).inc()
         service.state.metrics.request_seconds.labels(call.dialect.name).observe(elapsed)
         service.state.notify(

@@ -13,6 +13,7 @@ from typing import Any
 from seqloom.apps.catalogues import CatalogueWork, finish_work, plan_work
 from seqloom.serve.documents import Markup, composed, marked_up, media_type_of, translations_of
 from seqloom.serve.files import FileStore
+from seqloom.serve.glossaries import GlossaryStore
 from seqloom.serve.http import Call, ServerState
 from seqloom.serve.models import ServedModel, ServedModels, code_of, name_of_language
 from seqloom.serve.pool import Pool
@@ -20,6 +21,8 @@ from seqloom.serve.refusal import Refusal, bad_request
 from seqloom.text.detection import Guess
 from seqloom.text.formats.readers import TRANSLATABLE, parse_catalogue
 from seqloom.text.formats.segments import Catalogue
+from seqloom.text.glossary import Glossary
+from seqloom.text.tags import take_out
 from seqloom.text.translation_memory import MemoryMatch, TranslationMemory
 
 _LINE_BREAK = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
@@ -72,16 +75,17 @@ class TextOptions:
     """How the texts of a request are translated."""
 
     alternatives: int = 0
-    glossary: Sequence[tuple[str, str]] = ()
+    glossary: Glossary | None = None
     align: bool = False
     markup: Markup = "text"
     ignored: Collection[str] = ()
     """Elements of XML that are not translated."""
+    splitting: Collection[str] = ()
+    """Elements of XML that part sentences."""
 
     def for_workers(self, *, tags: bool) -> dict[str, Any]:
         """As workers take them; with `tags`, placeholders are carried over by the worker itself."""
-        terms = [list(pair) for pair in self.glossary]
-        return {"nbest": self.alternatives + 1, "tags": tags, "align": self.align or not tags, "glossary": terms}
+        return {"nbest": self.alternatives + 1, "tags": tags, "align": self.align or not tags}
 
 
 @dataclass
@@ -95,6 +99,11 @@ class Service:
     detect: Callable[[str], list[Guess]]
     """The languages that are served, the most probable for a text first."""
     memories: Mapping[tuple[str, str], TranslationMemory] = field(default_factory=dict)
+    glossaries: GlossaryStore = field(init=False)
+    """What clients have stored."""
+
+    def __post_init__(self) -> None:
+        self.glossaries = GlossaryStore(self.state.settings)
 
     # --- languages and models -----------------------------------------------------------------------------------------
 
@@ -162,10 +171,11 @@ class Service:
         target: str,
         model: str | None = None,
         alternatives: int = 0,
-        glossary: Sequence[tuple[str, str]] = (),
+        glossary: Glossary | None = None,
         align: bool = False,
         markup: Markup = "text",
         ignored: Collection[str] = (),
+        splitting: Collection[str] = (),
     ) -> list[Translated]:
         """The translation of each text; `source` None or `auto` is detected for each text by itself.
 
@@ -179,7 +189,7 @@ class Service:
         if not isinstance(target, str):
             raise bad_request("a language must be a code, such as de")
         texts = self.check_texts(call, texts)
-        options = TextOptions(alternatives, glossary, align, markup, ignored)
+        options = TextOptions(alternatives, glossary, align, markup, ignored, splitting)
         is_auto = model is None and (source is None or (isinstance(source, str) and source.lower() in ("auto", "")))
         detected = [self.detect_source(text, target) for text in texts] if is_auto else [None] * len(texts)
         by_language: dict[str | None, list[int]] = {}
@@ -209,7 +219,9 @@ class Service:
         if memory is not None:
             known, near = await asyncio.to_thread(_look_up, memory, lines)
         asked = [at for at in range(len(lines)) if at not in known]
-        found = await self.translate_lines(call, [lines[at] for at in asked], steps, options.for_workers(tags=True))
+        found = await self.translate_lines(
+            call, [lines[at] for at in asked], steps, options.for_workers(tags=True), options.glossary
+        )
         records = dict(zip(asked, found, strict=True))
         for at, text in known.items():
             records[at] = {"text": text, "score": None, "confidence": 1.0}
@@ -224,15 +236,27 @@ class Service:
     async def _translate_marked_up(
         self, call: Call, texts: Sequence[str], steps: Steps, options: TextOptions
     ) -> list[Translated]:
-        catalogues = [marked_up(text, options.markup, ignored=options.ignored) for text in texts]
+        catalogues = [
+            marked_up(text, options.markup, ignored=options.ignored, splitting=options.splitting) for text in texts
+        ]
         filled = await self._fill(call, catalogues, steps, options, target=None)
         return [Translated(data.decode(), confidence=confidence) for data, confidence in filled]
 
     async def translate_lines(
-        self, call: Call, lines: Sequence[str], steps: Steps, options: Mapping[str, Any]
+        self,
+        call: Call,
+        lines: Sequence[str],
+        steps: Steps,
+        options: Mapping[str, Any],
+        glossary: Glossary | None = None,
     ) -> list[dict[str, Any]]:
-        """What workers found for each line, by one model after the other; blank lines need no worker."""
-        options = {"split": self.state.settings.split, **options}
+        """What workers found for each line, by one model after the other; blank lines need no worker.
+
+        Terms that a model cannot write are skipped, and counted in the log.
+        """
+        options = {"split": self.state.settings.split, "glossary": [], **options}
+        if glossary is not None:
+            options["glossary"] = await asyncio.to_thread(terms_in, glossary, lines, tags=options.get("tags", False))
         results: list[dict[str, Any]] = [{"text": line, "score": None, "confidence": None} for line in lines]
         places = [at for at, line in enumerate(lines) if line.strip()]
         for number, step in enumerate(steps):
@@ -243,6 +267,8 @@ class Service:
             found = await self.pool.submit(step.name, "translate", given, wanted, deadline=call.deadline)
             for at, record in zip(places, found, strict=True):
                 results[at] = composed(results[at], record) if number else record
+            if skipped := max((record.get("skipped_terms", 0) for record in found), default=0):
+                self.state.notify("terms_skipped", model=step.name, terms=skipped)
         return results
 
     def _memory(self, steps: Steps) -> TranslationMemory | None:
@@ -260,7 +286,7 @@ class Service:
         *,
         source: str | None,
         target: str,
-        glossary: Sequence[tuple[str, str]] = (),
+        glossary: Glossary | None = None,
     ) -> TranslatedFile:
         """Translate a file by the ending of its name; all but the words stays as it was."""
         if len(data) > self.state.settings.file_bytes:
@@ -298,7 +324,7 @@ class Service:
 
         works = await asyncio.to_thread(plan)
         lines = [line for work in works for line in work.lines]
-        records = await self.translate_lines(call, lines, steps, options.for_workers(tags=False))
+        records = await self.translate_lines(call, lines, steps, options.for_workers(tags=False), options.glossary)
 
         def finish() -> list[tuple[bytes, float | None]]:
             results, first = [], 0
@@ -315,6 +341,12 @@ class Service:
             return results
 
         return await asyncio.to_thread(finish)
+
+
+def terms_in(glossary: Glossary, lines: Sequence[str], *, tags: bool) -> list[list[str]]:
+    """The pairs of a glossary that some of these lines may need; with `tags`, the lines have tags in them."""
+    plain = (take_out(line).plain for line in lines) if tags else lines
+    return [list(pair) for pair in glossary.restricted_to(plain).terms]
 
 
 # --- lines of plain texts ---------------------------------------------------------------------------------------------

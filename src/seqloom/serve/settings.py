@@ -72,13 +72,13 @@ class ServeConfig(Config):
     on a loopback address, 1,200 elsewhere."""
 
     stored_bytes: Count = 256 * MEBIBYTE
-    """Bytes of all translated files and glossaries that are kept in memory."""
+    """Bytes of all translated files that are kept in memory, and as many of glossaries."""
 
     stored_seconds: Seconds = 600.0
     """How long a translated file is kept."""
 
-    glossaries: Count = 100
-    """Glossaries that are kept per key, in memory."""
+    glossaries: Count = 1_000
+    """Glossaries that are kept per key, in memory. Weblate deletes its oldest one when there are as many."""
 
     hosts: tuple[str, ...] = ()
     """Names under which the server may be called, besides its address; behind a proxy, the public name. `*` allows
