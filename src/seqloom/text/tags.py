@@ -405,7 +405,7 @@ def _spell(tokens: Iterable[str | Tag]) -> str:
                     had_space = before.has_space_after and tag.has_space_before
                     # Two tags must not become one when the word between them is missing.
                     alone = _is_standing_alone(before), _is_standing_alone(tag)
-                    parts.append(" " if all(alone) or (had_space and any(alone)) else "")
+                    parts.append(" " if all(alone) or (had_space and is_alone) else "")
                 parts.append(tag.text)
             is_closed = token[:1] in _NO_SPACE_BEFORE | {" "}
             if is_alone and pending[-1].has_space_after and token and not is_closed:

@@ -1,5 +1,7 @@
 """HTML: what is translated, what is left alone, and how it is written back."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,3 +162,32 @@ def test_any_file_is_read_or_refused(data: bytes) -> None:
 )
 def test_broken_pages_take_linear_time(piece: str) -> None:
     html_catalogue(piece * 4_000 + "x")
+
+
+_words = {"one": "ONE", "Two": "TWO", "three,": "THREE,", "four.": "FOUR.", "caf&eacute;": "CAFÉ", "&amp;": "&amp;"}
+_kept = (
+    *("{0}", "[X7X]", "https://x.y/z", "<img src=x>", "<code>ls</code>", "<!-- no -->", '<x id="0"></x>'),
+    *("<span translate=no>a</span>", "<a><img src=y></a>"),
+)
+_inline = st.recursive(
+    st.one_of(st.sampled_from(sorted(_words.items())), st.sampled_from(_kept).map(lambda text: (text, text))),
+    lambda inner: st.tuples(st.sampled_from(["b", "em", "a"]), st.lists(inner, min_size=1, max_size=4)).map(
+        lambda drawn: _element(drawn[0], drawn[1])
+    ),
+    max_leaves=8,
+)
+_blocks = st.tuples(st.sampled_from(["p", "div", "li"]), st.lists(_inline, min_size=1, max_size=6))
+_pages = st.lists(_blocks.map(lambda drawn: _element(drawn[0], drawn[1], space="\n ")), max_size=4)
+
+
+def _element(name: str, inner: Sequence[tuple[str, str]], *, space: str = "") -> tuple[str, str]:
+    """An element with these words inside, and what it is in capitals."""
+    before, after = (f"<{name}>{space}{' '.join(each)}</{name}>" for each in zip(*inner, strict=True))
+    return before, after
+
+
+@given(blocks=_pages)
+def test_nothing_but_words_changes(blocks: list[tuple[str, str]]) -> None:
+    page = "\n".join(before for before, _ in blocks)
+    assert translated(page, str) == page
+    assert translated(page) == "\n".join(after for _, after in blocks)

@@ -181,12 +181,23 @@ class _Reader:
         if name in self._dialect.blocks:
             self._end_block()
             return
-        last = self._pieces[-1].content if self._pieces else ""
-        if kind == "close" and isinstance(last, Code) and last.kind == "open" and last.name == name:
-            start, kind = self._pieces.pop().start, "alone"  # nothing is inside: <i class="icon"></i>
+        if kind == "close" and (opening := self._opening_of(name)) is not None:
+            start, kind = self._pieces[opening].start, "alone"
+            del self._pieces[opening:]
         is_break = name == "br" and not self._dialect.is_xml
         code = Code(self._text[start:end], kind, name if kind != "alone" else "", parts_words=is_break)
         self._pieces.append(Piece(code, start, end))
+
+    def _opening_of(self, name: str) -> int | None:
+        """The piece that opens an element with no text inside, which moves as one: <i></i>, <a><img></a>."""
+        for number in range(len(self._pieces) - 1, -1, -1):
+            content = self._pieces[number].content
+            if isinstance(content, Code) and content.kind == "open":
+                return number if content.name == name else None
+            is_text = isinstance(content, str) and content.strip() != ""
+            if is_text or (isinstance(content, Code) and (content.kind == "close" or content.parts_words)):
+                return None
+        return None
 
     def _add_attributes(self, attributes: dict[str, MarkupAttribute]) -> None:
         for name, found in attributes.items():
