@@ -55,7 +55,7 @@ def test_a_word_document_is_translated_and_keeps_the_rest(tiny: Tiny, tmp_path: 
 def test_subtitles_are_translated_and_keep_their_times(tiny: Tiny, tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    called = call("translate", tiny.run, path, "--jobs", "2")
+    called = call("translate", tiny.run, path)
     assert called.code == 0, called.err
     assert re.findall(".*-->.*", called.out) == re.findall(".*-->.*", text)
     assert "never" not in called.out
