@@ -3,7 +3,7 @@
 import pytest
 
 from seqloom.core.errors import UsageError
-from seqloom.text.languages import LANGUAGES, find_language, is_language_code, language_name
+from seqloom.text.languages import LANGUAGES, TWO_LETTERS, find_language, is_language_code, language_name
 
 
 def test_the_table_has_unique_two_letter_codes_and_names() -> None:
@@ -11,6 +11,11 @@ def test_the_table_has_unique_two_letter_codes_and_names() -> None:
     assert all(len(code) == 2 and code == language.code for code, language in LANGUAGES.items())
     assert len({language.name for language in LANGUAGES.values()}) == len(LANGUAGES)
     assert list(LANGUAGES) == sorted(LANGUAGES)
+
+
+def test_every_language_has_a_code_of_three_letters() -> None:
+    assert set(TWO_LETTERS.values()) == set(LANGUAGES)
+    assert all(len(code) == 3 for code in TWO_LETTERS)
 
 
 @pytest.mark.parametrize(

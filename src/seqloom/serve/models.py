@@ -15,7 +15,7 @@ from seqloom.core.declaration import Purpose
 from seqloom.core.errors import UsageError
 from seqloom.runs.loading import find_model
 from seqloom.runs.model_dir import read_calibration, read_card, read_settings
-from seqloom.text.languages import find_language, is_known_language, language_name
+from seqloom.text.languages import TWO_LETTERS, find_language, is_known_language, language_name
 from seqloom.text.tokenizer import Tokenizers
 
 MAX_STEPS = 2
@@ -95,7 +95,8 @@ def code_of(code: str) -> str:
     """A language code in the form of the table: `de` for `de-AT`, `DE` and `deu`; an unknown one in lower case."""
     if is_known_language(code):
         return find_language(code).code
-    return re.split(r"[-_.@]", code, maxsplit=1)[0].lower()
+    first = re.split(r"[-_.@]", code, maxsplit=1)[0].lower()
+    return TWO_LETTERS.get(first, first)
 
 
 def name_of_language(code: str) -> str:

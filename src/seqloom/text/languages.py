@@ -79,6 +79,24 @@ _OTHER_CODES = {
 }  # fmt: skip
 
 
+# Three-letter codes of ISO 639, those of bibliographers included, of the languages above. Of macrolanguages, also the
+# code of the one that is meant (`pes`, `lvs`).
+_THREE_LETTERS = (
+    "afr af, amh am, ara ar, arb ar, asm as, aze az, azj az, bel be, ben bn, bod bo, tib bo, bos bs, bul bg, cat ca, "
+    "ces cs, cze cs, cmn zh, zho zh, chi zh, cym cy, wel cy, dan da, deu de, ger de, div dv, ell el, gre el, eng en, "
+    "epo eo, est et, ekk et, eus eu, baq eu, fao fo, fas fa, per fa, pes fa, fin fi, fra fr, fre fr, gla gd, gle ga, "
+    "glg gl, guj gu, hat ht, hau ha, heb he, hin hi, hrv hr, hun hu, hye hy, arm hy, ibo ig, ind id, isl is, ice is, "
+    "ita it, jav jv, jpn ja, kan kn, kat ka, geo ka, kaz kk, khm km, kin rw, kir ky, kor ko, kur ku, kmr ku, lao lo, "
+    "lat la, lav lv, lvs lv, lit lt, ltz lb, mal ml, mar mr, mkd mk, mac mk, mlg mg, plt mg, mlt mt, mon mn, khk mn, "
+    "mri mi, mao mi, msa ms, may ms, zsm ms, mya my, bur my, nep ne, npi ne, nld nl, dut nl, nno nn, nob nb, nor no, "
+    "oci oc, ori or, ory or, pan pa, pol pl, por pt, pus ps, ron ro, rum ro, rus ru, san sa, sin si, slk sk, slo sk, "
+    "slv sl, snd sd, som so, sot st, spa es, sqi sq, alb sq, als sq, srp sr, sun su, swa sw, swh sw, swe sv, tam ta, "
+    "tat tt, tel te, tgk tg, tgl tl, fil tl, tha th, tir ti, tuk tk, tur tr, uig ug, ukr uk, urd ur, uzb uz, uzn uz, "
+    "vie vi, wol wo, xho xh, yid yi, ydd yi, yor yo, zul zu"
+)
+TWO_LETTERS: Mapping[str, str] = dict(pair.split() for pair in _THREE_LETTERS.split(", "))
+"""Codes of two letters by those of three. File names are not read by them: `model.lat` need not be Latin."""
+
 _CODE = re.compile(r"[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8})*(?:\.[A-Za-z0-9-]+)?(?:@[A-Za-z0-9]+)?")
 _MAX_CODE_LENGTH = 35  # as long as BCP 47 asks software to take
 
