@@ -113,15 +113,27 @@ class Service:
 
     def detect_source(self, text: str, target: str) -> Guess:
         """The language of a text that is to be translated from whatever it is in: the most probable that can be."""
-        guesses = [guess for guess in self.detect(text) if guess.confidence > 0]
-        if not guesses:
+        found = self._guess_source(text, target)
+        if found is None:
             raise bad_request(
                 "the language of a text cannot be detected, because it has no letters of a language that is served; "
                 "name the source language"
             )
+        return found
+
+    def detect_sources(self, texts: Sequence[str], target: str) -> list[Guess]:
+        """The language of each text. One without letters, such as 10 % or ☺, is taken to be in that of the others."""
+        found = [self._guess_source(text, target) for text in texts]
+        if None in found:
+            common = self.detect_source("\n".join(texts), target)
+            return [guess or replace(common, confidence=0.0) for guess in found]
+        return [guess for guess in found if guess is not None]
+
+    def _guess_source(self, text: str, target: str) -> Guess | None:
+        guesses = [guess for guess in self.detect(text) if guess.confidence > 0]
         goal = code_of(target)
         possible = (each for each in guesses if each.language == goal or self.models.steps(each.language, goal))
-        return next(possible, guesses[0])
+        return next(possible, guesses[0]) if guesses else None
 
     def find_steps(self, source: str | None, target: str, model: str | None = None) -> Steps:
         """The models for a pair of languages, or the one that is named."""
@@ -191,7 +203,7 @@ class Service:
         texts = self.check_texts(call, texts)
         options = TextOptions(alternatives, glossary, align, markup, ignored, splitting)
         is_auto = model is None and (source is None or (isinstance(source, str) and source.lower() in ("auto", "")))
-        detected = [self.detect_source(text, target) for text in texts] if is_auto else [None] * len(texts)
+        detected = self.detect_sources(texts, target) if is_auto else [None] * len(texts)
         by_language: dict[str | None, list[int]] = {}
         for at, guess in enumerate(detected):
             by_language.setdefault(guess.language if guess else source, []).append(at)
