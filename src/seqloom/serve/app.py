@@ -1,7 +1,7 @@
 """The routes of a server, and what every request passes first."""
 
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from seqloom.serve.dialects import apertium, deepl, libretranslate
-from seqloom.serve.dialects.apertium import APERTIUM
+from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, opennmt
 from seqloom.serve.dialects.deepl import DEEPL
 from seqloom.serve.dialects.libretranslate import LIBRETRANSLATE
 from seqloom.serve.http import Dialect, Door, json_response
@@ -34,8 +33,18 @@ SAFETY_HEADERS = {
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-OPERATIONS: tuple[Operation, ...] = (*libretranslate.OPERATIONS, *apertium.OPERATIONS, *deepl.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *libretranslate.OPERATIONS,
+    *apertium.OPERATIONS,
+    *deepl.OPERATIONS,
+    *opennmt.OPERATIONS,
+    *moses.OPERATIONS,
+)
 """What the dialects offer."""
+
+
+# LibreTranslate is the first, so an address that it shares is its own.
+_DIALECTS: Mapping[str, Dialect] = {each.path: each.dialect for each in reversed(OPERATIONS)}
 
 
 def make_app(service: Service, door: Door) -> "App":
@@ -45,6 +54,7 @@ def make_app(service: Service, door: Door) -> "App":
         Route("/ready", _ready(service), methods=["GET"]),
         Route("/metrics", _metrics(service), methods=["GET"]),
         Route("/openapi.json", _openapi(service), methods=["GET"]),
+        Route("/spec", _openapi(service), methods=["GET"]),  # the name that LibreTranslate has for it
     ]
     routes += [Route(each.path, endpoint(service, each), methods=list(each.methods)) for each in OPERATIONS]
     return App(service, door, Router(routes, redirect_slashes=False, default=_not_found))
@@ -66,7 +76,7 @@ def dialect_of(path: str) -> Dialect:
     """The dialect in which errors of a path are written."""
     if path.startswith(("/v2/", "/v3/")):
         return DEEPL
-    return APERTIUM if path == "/listPairs" else LIBRETRANSLATE
+    return _DIALECTS.get(path, LIBRETRANSLATE)
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,16 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+def text_field(fields: Mapping[str, Any], name: str) -> str | None:
+    """A parameter that is text; None if it is missing, null or empty. Anything else is refused."""
+    value = fields.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise bad_request(f"the parameter {name} must be a string, and occur once")
+    return value
+
+
 def require_unicode(value: Any) -> None:
     """Refuse text with lone surrogates, which no encoding can write."""
     pending = [value]
