@@ -16,9 +16,7 @@ worker that ends is replaced. Its batch fails, nothing else does.
 import asyncio
 import json
 import math
-import os
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,12 +25,11 @@ from itertools import count
 from typing import Any
 
 from seqloom.core.errors import SeqloomError
-from seqloom.core.events import json_line
 from seqloom.data.workers import OwnProcesses
 from seqloom.serve.metrics import Metrics
 from seqloom.serve.refusal import Refusal, bad_request, overloaded
 from seqloom.serve.settings import ServeConfig
-from seqloom.serve.worker import WorkerSpec, main
+from seqloom.serve.worker import LENGTH, WorkerSpec, framed, main
 
 MIN_SHARED_TEXTS = 16
 """Texts that a worker takes, if so many wait, while other workers are busy: fewer make poor use of a batch."""
@@ -145,12 +142,10 @@ class _Worker:
     """A worker process as the server sees it."""
 
     def __init__(self, processes: OwnProcesses, spec: WorkerSpec) -> None:
-        ours, theirs = processes.Pipe()
+        self._socket, theirs = socket.socketpair()
         self.process = processes.Process(target=main, args=(theirs, spec), daemon=True)
         self.process.start()
         theirs.close()
-        self._socket = socket.socket(fileno=os.dup(ours.fileno()))
-        ours.close()
         self.batch: _Batch | None = None
         self.is_ready = False
         self.is_retiring = False
@@ -170,18 +165,17 @@ class _Worker:
         """The next message; None when the process has ended."""
         assert self._reader is not None
         try:
-            (length,) = struct.unpack("!i", await self._reader.readexactly(4))
+            (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
             message: dict[str, Any] = json.loads(await self._reader.readexactly(length))
-        except (asyncio.IncompleteReadError, OSError, ValueError, struct.error):
+        except (asyncio.IncompleteReadError, OSError, ValueError):
             return None
         return message
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message; a process that has ended is noticed by `receive`."""
         assert self._writer is not None
-        data = json_line(message).encode()
         with suppress(OSError):
-            self._writer.write(struct.pack("!i", len(data)) + data)
+            self._writer.write(framed(message))
 
     def close(self) -> None:
         """Let the process end, once it has answered what it has."""
@@ -249,8 +243,9 @@ class Pool:
                 self._wake()
                 return await ticket.done
         except TimeoutError:
+            is_started = ticket.is_started
             self._cancel(ticket)
-            if not ticket.is_started:
+            if not is_started:
                 raise overloaded(self._estimate(ticket)) from None
             raise Refusal(504, "the request took longer than its time limit; send fewer or shorter texts") from None
         except asyncio.CancelledError:
@@ -272,8 +267,8 @@ class Pool:
         """Nobody waits for a ticket any more."""
         if ticket in self._queue:
             self._leave(ticket)
-        ticket.fail(Refusal(499, "the client has left"))
-        ticket.done.exception()  # has been seen, by nobody
+        ticket.waiting.clear()
+        ticket.done.cancel()
         for worker in self._workers:
             if worker.batch is not None:
                 for group, (owner, _) in enumerate(worker.batch.groups):

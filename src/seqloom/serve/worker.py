@@ -1,6 +1,6 @@
 """A worker of the server: a process with every model and one thread, which answers batches of texts.
 
-Messages are JSON, each preceded by its length (`Connection.send_bytes`); nothing that arrives is unpickled.
+Messages are JSON, each preceded by its length in four bytes, over a pair of connected sockets.
 
     server → worker   {"batch": 7, "do": "translate", "model": "en-de", "options": {…}, "groups": [["a text", …], …]}
                       {"cancel": 7, "group": 0}
@@ -17,12 +17,13 @@ import json
 import os
 import queue
 import signal
+import socket
+import struct
 import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ from seqloom.core.errors import SeqloomError, exit_code_of
 from seqloom.core.events import json_line
 from seqloom.data.workers import end_with_parent
 from seqloom.serve.actions import Action, Engine, GroupCancellation, open_actions
+
+LENGTH = struct.Struct("!I")
+"""How the length of a message is written."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class WorkerSpec:
     engine: Engine = "seqloom"
 
 
-def main(connection: Connection, spec: WorkerSpec) -> None:
+def main(connection: socket.socket, spec: WorkerSpec) -> None:
     """The whole life of a worker. It ends when the server closes the connection, or ends itself."""
     # A signal to all processes of the group is for the server, which lets accepted requests finish.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -69,17 +73,17 @@ def main(connection: Connection, spec: WorkerSpec) -> None:
             for each in spec.models
         }
     except SeqloomError as error:
-        connection.send_bytes(_encoded({"failed": str(error), "code": exit_code_of(error)}))
+        connection.sendall(framed({"failed": str(error), "code": exit_code_of(error)}))
         return
     gc.freeze()
-    connection.send_bytes(_encoded({"ready": True}))
+    connection.sendall(framed({"ready": True}))
     _Worker(connection, models).run()
 
 
 class _Worker:
     """Reads messages on one thread and computes on the other, so that a cancellation arrives during a search."""
 
-    def __init__(self, connection: Connection, models: Mapping[str, Mapping[str, Action]]) -> None:
+    def __init__(self, connection: socket.socket, models: Mapping[str, Mapping[str, Action]]) -> None:
         self._connection, self._models = connection, models
         self._tasks: queue.SimpleQueue[tuple[dict[str, Any], GroupCancellation] | None] = queue.SimpleQueue()
         self._cancellations: dict[int, GroupCancellation] = {}
@@ -92,15 +96,17 @@ class _Worker:
             answer = self._answer(message, cancellation)
             del self._cancellations[message["batch"]]
             try:
-                self._connection.send_bytes(_encoded(answer))
+                self._connection.sendall(framed(answer))
             except OSError:  # the server is gone
                 return
 
     def _read(self) -> None:
+        stream = self._connection.makefile("rb")
         while True:
             try:
-                message = json.loads(self._connection.recv_bytes())
-            except (EOFError, OSError):
+                (length,) = LENGTH.unpack(stream.read(LENGTH.size))
+                message = json.loads(stream.read(length))
+            except (OSError, ValueError, struct.error):  # the server has closed the connection
                 self._tasks.put(None)
                 return
             if "cancel" not in message:
@@ -136,8 +142,10 @@ class _Worker:
         return {"results": found}
 
     def _emit(self, batch: int, group: int, part: Any) -> None:
-        self._connection.send_bytes(_encoded({"batch": batch, "group": group, "part": part}))
+        self._connection.sendall(framed({"batch": batch, "group": group, "part": part}))
 
 
-def _encoded(message: Mapping[str, Any]) -> bytes:
-    return json_line(message).encode()
+def framed(message: Mapping[str, Any]) -> bytes:
+    """A message as it is sent: its length, and its JSON."""
+    data = json_line(message).encode()
+    return LENGTH.pack(len(data)) + data
