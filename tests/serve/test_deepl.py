@@ -2,11 +2,12 @@
 
 import html
 import urllib.parse
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from live_server import Answer, RunningServer
+from live_server import Answer, RunningServer, wait_until
 
 TEXT = "the old man reads a book."
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -129,6 +130,63 @@ def test_the_client_raises_its_own_errors(server: RunningServer, client: Any) ->
         deepl.DeepLClient("any-key", server_url=server.address).list_multilingual_glossaries()
 
 
+@pytest.mark.parity
+def test_the_client_translates_documents(server: RunningServer, client: Any, tmp_path: Path) -> None:
+    german = {text: plain_translation(server, text) for text in (TEXT, "a dog")}
+    given, made = tmp_path / "in.txt", tmp_path / "out.txt"
+    given.write_text(f"{TEXT}\n\n  a dog\n", encoding="utf-8")
+    before = client.get_usage().character.count
+    status = client.translate_document_from_filepath(given, made, source_lang="EN", target_lang="DE")
+    assert status.done
+    assert status.billed_characters == len(TEXT) + len("  a dog")
+    assert client.get_usage().character.count == before + status.billed_characters
+    assert made.read_text(encoding="utf-8") == f"{german[TEXT]}\n\n  {german['a dog']}\n"
+    page = '<!doctype html><p class="a">{}</p><script>a dog</script>'
+    handle = client.translate_document_upload(page.format("a dog"), target_lang="DE", filename="a.html")
+    assert client.translate_document_wait_until_done(handle).done
+    for _ in range(2):  # it can be fetched again
+        found = client.translate_document_download(handle).content.decode()
+        assert found == page.format(german["a dog"])
+
+
+@pytest.mark.parity
+def test_the_client_translates_word_documents_with_a_glossary(client: Any, tmp_path: Path) -> None:
+    docx = pytest.importorskip("docx", reason="python-docx is installed by `make parity`")
+    document = docx.Document()
+    document.add_heading("a dog", 1)
+    document.add_paragraph("the old man ").add_run("reads").bold = True
+    document.save(str(tmp_path / "in.docx"))
+    glossary = client.create_glossary("documents", "EN", "DE", {"old man": "Zebra"})
+    client.translate_document_from_filepath(
+        tmp_path / "in.docx", tmp_path / "out.docx", source_lang="EN", target_lang="DE", glossary=glossary
+    )
+    client.delete_glossary(glossary)
+    found = docx.Document(str(tmp_path / "out.docx"))
+    assert [each.style.name for each in found.paragraphs] == [each.style.name for each in document.paragraphs]
+    assert found.paragraphs[0].text == client.translate_text("a dog", source_lang="EN", target_lang="DE").text
+    assert "Zebra" in found.paragraphs[1].text
+
+
+@pytest.mark.parity
+def test_the_client_learns_why_a_document_was_not_translated(client: Any, tmp_path: Path) -> None:
+    import deepl
+
+    with pytest.raises(deepl.DeepLException, match=r"format is not supported; the endings are .*\.docx.*\.txt"):
+        client.translate_document_upload(b"%PDF", source_lang="EN", target_lang="DE", filename="a.pdf")
+    with pytest.raises(deepl.DeepLException, match="leave out output_format"):
+        client.translate_document_upload(
+            b"a dog", source_lang="EN", target_lang="DE", filename="a.txt", output_format="docx"
+        )
+    (tmp_path / "a.docx").write_bytes(b"PK not a document")
+    with pytest.raises(deepl.DocumentTranslationException, match="docx") as broken:
+        client.translate_document_from_filepath(
+            tmp_path / "a.docx", tmp_path / "b.docx", source_lang="EN", target_lang="DE"
+        )
+    handle = broken.value.document_handle
+    with pytest.raises(deepl.DeepLException, match="no document"):
+        client.translate_document_get_status(deepl.DocumentHandle(handle.document_id, "0" * 64))
+
+
 # --- Weblate ----------------------------------------------------------------------------------------------------------
 
 
@@ -214,6 +272,23 @@ def test_weblates_terminology_comes_true(server: RunningServer) -> None:
     deleted = server.call(f"/v2/glossaries/{glossary}", method="DELETE", timeout=5)
     assert (deleted.status, deleted.body) == (204, b"")
     assert server.call(f"/v2/glossaries/{glossary}", method="DELETE").status == 404
+
+
+def test_a_document_needs_its_key(server: RunningServer) -> None:
+    border = "a7f3"
+    parts = [f'name="{name}"\r\n\r\n{value}' for name, value in (("target_lang", "DE"), ("source_lang", "EN"))]
+    parts.append('name="file"; filename="../../etc/a b.txt"\r\nContent-Type: text/plain\r\n\r\na dog')
+    body = "".join(f"--{border}\r\nContent-Disposition: form-data; {part}\r\n" for part in parts) + f"--{border}--\r\n"
+    headers = {"Content-Type": f"multipart/form-data; boundary={border}"}
+    handle = server.call("/v2/document", body.encode(), headers=headers).json
+    place, key = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
+    wait_until(lambda: server.call(place, key).json["status"] == "done")
+    for path in (place, f"{place}/result"):
+        assert server.call(path, {"document_key": "0" * 64}).status == 404
+        assert server.call(path, {}).status == 400
+    found = server.call(f"{place}/result", key)
+    assert found.body.decode() == plain_translation(server, "a dog")
+    assert found.headers["content-disposition"] == "attachment; filename*=UTF-8''a_b.txt"
 
 
 def test_more_terms_than_a_translation_can_hold_do_not_lose_it(server: RunningServer) -> None:

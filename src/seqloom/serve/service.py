@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seqloom.apps.catalogues import CatalogueWork, finish_work, plan_work
+from seqloom.serve.document_jobs import DocumentJobs
 from seqloom.serve.documents import Markup, composed, marked_up, media_type_of, translations_of
 from seqloom.serve.files import FileStore
 from seqloom.serve.glossaries import GlossaryStore
@@ -101,9 +102,11 @@ class Service:
     memories: Mapping[tuple[str, str], TranslationMemory] = field(default_factory=dict)
     glossaries: GlossaryStore = field(init=False)
     """What clients have stored."""
+    documents: DocumentJobs = field(init=False)
 
     def __post_init__(self) -> None:
         self.glossaries = GlossaryStore(self.state.settings)
+        self.documents = DocumentJobs(self.state, self.files)
 
     # --- languages and models -----------------------------------------------------------------------------------------
 

@@ -1,18 +1,26 @@
-"""The API of DeepL, version 2: texts, languages, usage and glossaries. Weblate and the `deepl` client speak it.
+"""The API of DeepL, version 2: texts, documents, languages, usage, glossaries. Weblate and the `deepl` client speak it.
 
 Options that only advise (`context`, `model_type`, `split_sentences`, `preserve_formatting`, `formality` if it is
 `default` or `prefer_…`) are accepted and have no effect. What would be ignored against the client's intent is refused:
 `formality` `more` and `less`, unknown glossaries, styles, translation memories and instructions.
 """
 
+import asyncio
 import re
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
+from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from seqloom.serve.document_jobs import DocumentJob, JobResult
 from seqloom.serve.documents import Markup
+from seqloom.serve.files import safe_name
 from seqloom.serve.glossaries import (
     MAX_NAME_CHARACTERS,
     StoredGlossary,
@@ -22,9 +30,9 @@ from seqloom.serve.glossaries import (
 )
 from seqloom.serve.http import Call, as_list, json_response
 from seqloom.serve.models import code_of, name_of_language
-from seqloom.serve.operations import Operation
+from seqloom.serve.operations import Operation, refusal_of
 from seqloom.serve.refusal import Refusal, bad_request
-from seqloom.serve.service import Service
+from seqloom.serve.service import FILE_FORMATS, Service
 from seqloom.text.glossary import Glossary
 
 CHARACTER_LIMIT = 1_000_000_000_000
@@ -32,6 +40,9 @@ CHARACTER_LIMIT = 1_000_000_000_000
 
 MAX_GLOSSARIES = 5
 """Glossaries of one request."""
+
+STATUS_SECONDS = 2.0
+"""How long a request for the status of a document waits for its end."""
 
 TSV = "text/tab-separated-values; charset=utf-8"
 
@@ -281,6 +292,89 @@ def requested_glossary(
     return joined_glossary(chosen)
 
 
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+async def upload_document(service: Service, call: Call) -> Response:
+    """`POST /v2/document`: a file, which is translated after this answer."""
+    fields = await authorised_fields(call)
+    file = fields.get("file")
+    if not isinstance(file, UploadFile):
+        raise bad_request("the file is missing; send it as the field file of a multipart form")
+    given = fields.get("filename") or file.filename
+    name = safe_name(given) if isinstance(given, str) else ""
+    ending = PurePosixPath(name).suffix.lower()
+    if ending not in FILE_FORMATS:
+        raise bad_request(f"this format is not supported; the endings are {', '.join(FILE_FORMATS)}")
+    if fields.get("output_format") and f".{fields['output_format']}".lower() != ending:
+        raise bad_request("the format of the result is that of the document; leave out output_format")
+    source, target = requested_languages(fields)
+    if source is not None:
+        service.find_steps(source, target)
+    check_advice(fields)
+    glossary = requested_glossary(service, call, fields, source=source, target=target)
+    data = await file.read()
+    own = replace(call, body=b"", texts=0, characters=0, _fields=None)  # the upload has been answered by then
+
+    async def work() -> JobResult:
+        found = await service.translate_file(own, name, data, source=source, target=target, glossary=glossary)
+        service.state.translated[own.key] += found.characters
+        return JobResult(found.data, found.name, found.media_type, found.characters)
+
+    identity = uuid.uuid4().hex
+    job = service.documents.start(
+        work,
+        owner=call.caller,
+        size=len(data),
+        describe=lambda error: refusal_of(error, service, identity).message,
+    )
+    return json_response({"document_id": job.identity, "document_key": job.key})
+
+
+async def document_status(service: Service, call: Call) -> Response:
+    """`POST /v2/document/{id}`. It waits a moment for the end, since the client asks again only after 5 seconds."""
+    job = await _document(service, call)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(job.finished.wait(), STATUS_SECONDS)
+    record: dict[str, Any] = {"document_id": job.identity, "status": job.status}
+    if job.status == "done":
+        record["billed_characters"] = job.characters
+    elif job.status == "error":
+        record["error_message"] = record["message"] = job.message
+    return json_response(record)
+
+
+async def document_result(service: Service, call: Call) -> Response:
+    """`POST /v2/document/{id}/result`."""
+    job = await _document(service, call)
+    if job.status == "error":
+        raise bad_request(job.message or "the document was not translated")
+    if job.file is None:
+        raise Refusal(503, "the document is not translated yet; retry", 5)
+    stored = service.files.get(job.file, owner=call.caller)
+    if stored is None:
+        raise _unknown_document()
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(stored.name)}"}
+    return Response(stored.data, media_type=stored.media_type, headers=headers)
+
+
+async def _document(service: Service, call: Call) -> DocumentJob:
+    fields = await authorised_fields(call)
+    key = fields.get("document_key")
+    if not isinstance(key, str):
+        raise bad_request("the parameter document_key is missing; the upload has returned it")
+    job = service.documents.find(call.request.path_params["document_id"], key, owner=call.caller)
+    if job is None:
+        raise _unknown_document()
+    return job
+
+
+def _unknown_document() -> Refusal:
+    return Refusal(
+        404, "there is no document with this document_id and document_key; results are kept for a while only"
+    )
+
+
 # --- descriptions -----------------------------------------------------------------------------------------------------
 
 _TEXT = {"type": "string"}
@@ -380,6 +474,22 @@ _GLOSSARIES = record_of({"glossaries": {"type": "array", "items": _GLOSSARY}})
 _ID = "glossary_id"
 
 
+_UPLOAD = record_of(
+    {"file": {"type": "string", "format": "binary"}, "target_lang": _TEXT},
+    source_lang=_TEXT,
+    filename=_TEXT,
+    formality={"enum": list(_FORMALITIES)},
+    glossary_id=_TEXT,
+    output_format=_TEXT,
+)
+_HANDLE = record_of({"document_id": _TEXT, "document_key": _TEXT})
+_KEY = record_of({"document_key": _TEXT})
+_STATUS = record_of(
+    {"document_id": _TEXT, "status": {"enum": ["queued", "translating", "done", "error"]}},
+    billed_characters={"type": "integer"},
+    error_message=_TEXT,
+)
+
 OPERATIONS = (
     Operation(
         "/v2/translate", ("POST",), DEEPL, translate, described("Translate texts", _TRANSLATIONS, body=_TRANSLATE)
@@ -424,5 +534,29 @@ OPERATIONS = (
         DEEPL,
         glossary_entries,
         described("Get the entries of a glossary", _TEXT, path=_ID, media_type="text/tab-separated-values"),
+    ),
+    Operation(
+        "/v2/document",
+        ("POST",),
+        DEEPL,
+        upload_document,
+        described("Upload a document to translate", _HANDLE, body=_UPLOAD, body_types=("multipart/form-data",)),
+        takes_file=True,
+    ),
+    Operation(
+        "/v2/document/{document_id}",
+        ("POST",),
+        DEEPL,
+        document_status,
+        described("Get the status of a document", _STATUS, body=_KEY, path="document_id"),
+    ),
+    Operation(
+        "/v2/document/{document_id}/result",
+        ("POST",),
+        DEEPL,
+        document_result,
+        described(
+            "Download a translated document", {}, body=_KEY, path="document_id", media_type="application/octet-stream"
+        ),
     ),
 )
