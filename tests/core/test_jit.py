@@ -29,3 +29,36 @@ def test_a_cache_of_a_class_that_was_renamed_is_replaced(tmp_path: Path) -> None
         )
         assert done.stdout == "42.0\n", done.stderr
     assert list(tmp_path.rglob("*.nbi")), "no cache was written, so nothing was tested"
+
+
+INNER = """
+from seqloom.core.jit import compiled
+
+@compiled()
+def inner(number):
+    return {factor} * number
+"""
+
+OUTER = """
+from inner import inner
+from seqloom.core.jit import compiled
+
+@compiled()
+def outer(number):
+    return inner(number)
+
+print(outer(7))
+"""
+
+
+def test_a_cache_depends_on_the_kernels_that_a_kernel_calls(tmp_path: Path) -> None:
+    """As after an upgrade that changes one file of two: the machine code of the other contains it."""
+    (tmp_path / "main.py").write_text("import outer")
+    (tmp_path / "outer.py").write_text(OUTER)
+    for factor in (2, 3):
+        (tmp_path / "inner.py").write_text(INNER.format(factor=factor))
+        done = subprocess.run(
+            [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.stdout == f"{factor * 7}\n", done.stderr
+    assert list(tmp_path.rglob("outer*.nbi")), "no cache was written, so nothing was tested"

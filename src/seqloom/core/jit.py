@@ -1,11 +1,13 @@
 """Loops as machine code, by numba, whose compiler is imported when the first of them is called."""
 
+import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +42,8 @@ class Kernel:
     """
 
     _lock = threading.RLock()
+    _sources: ClassVar[dict[str, frozenset[str]]] = {}
+    """For each file with kernels, itself and the files whose kernels it calls."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self.plain = inspect.unwrap(function)  # as it was written: the test run wraps type checks around it
@@ -49,6 +53,15 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         return (self._dispatcher or self.load())(*arguments)
 
+    def sources(self) -> frozenset[str]:
+        """The files whose kernels are compiled into this one."""
+        file, names = self.plain.__code__.co_filename, self.plain.__globals__
+        if file not in self._sources:
+            self._sources[file] = frozenset({file})  # files that call each other end here
+            others = [value for value in names.values() if isinstance(value, Kernel)]
+            self._sources[file] = self._sources[file].union(*(other.sources() for other in others))
+        return self._sources[file]
+
     def load(self) -> Callable[..., Any]:
         """The function as numba calls it."""
         with self._lock:
@@ -57,6 +70,7 @@ class Kernel:
 
                 try:
                     self._dispatcher = numba.njit(self.plain, cache=True, **self.options)
+                    depend_on_sources(self._dispatcher, self.sources())
                     discard_unreadable(self._dispatcher)
                 except RuntimeError:  # no folder that can be written to
                     self._dispatcher = numba.njit(self.plain, **self.options)
@@ -64,6 +78,34 @@ class Kernel:
                 kernels = {name: value for name, value in names.items() if isinstance(value, Kernel)}
                 names.update({name: kernel.load() for name, kernel in kernels.items()})
             return self._dispatcher
+
+
+class Instructions(Kernel):
+    """A part of compiled functions that is written in LLVM's instructions, where numba's own would be slow.
+
+    The function gets the types of its arguments and returns its signature and a function that emits the instructions
+    (`numba.extending.intrinsic`).
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, {})
+
+    def load(self) -> Callable[..., Any]:
+        with self._lock:
+            if self._dispatcher is None:
+                from numba.extending import intrinsic
+
+                self._dispatcher = intrinsic(self.plain)
+            return self._dispatcher
+
+
+def depend_on_sources(dispatcher: Any, files: Iterable[str]) -> None:
+    """Let the cache of a kernel depend on all these files.
+
+    numba compares the source of the kernel alone, though the code of those that it calls is part of what it keeps.
+    """
+    digests = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in sorted(files)]
+    dispatcher._cache._cache_file._source_stamp = digests
 
 
 def discard_unreadable(dispatcher: Any) -> None:
