@@ -72,11 +72,19 @@ def test_positions_inside_attention_have_no_plan(positions: str) -> None:
     assert model(positions=positions).stepper().plan is None
 
 
-def test_there_is_no_plan_with_listeners_or_double_precision() -> None:
-    translator = model()
-    assert translator.stepper().plan is not None
-    with listen(translator, "decoder.layers.0.cross"):
-        assert translator.stepper().plan is None
+def test_listeners_hear_the_layers_though_there_is_a_plan() -> None:
+    translator = model(feed_forward=32)
+    stepper = translator.stepper()
+    assert stepper.plan is not None
+    settings = SearchConfig(beam=3, length_constant=4)
+    planned = decode(stepper, SOURCE, settings)
+    with listen(translator, "decoder.layers.0.cross.weights") as trace:
+        heard = decode(stepper, SOURCE, settings)
+    assert trace["decoder.layers.0.cross.weights"]
+    assert [[each.symbols for each in some] for some in heard] == [[each.symbols for each in some] for some in planned]
+
+
+def test_there_is_no_plan_in_double_precision() -> None:
     assert model().double().stepper().plan is None
     assert model(output_projection=False).stepper().plan is None
     assert model(norm="after", final_norm=True).stepper().plan is None

@@ -17,6 +17,7 @@ from seqloom.apps.translator import Translation, Translator
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.events import Event
 from seqloom.core.stepping import Source, State, Step, Stepper
+from seqloom.nn.fast.compiled_step import CompiledStep
 from seqloom.nn.fast.decoder_plan import DecoderPlan
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.runs.loading import load
@@ -416,10 +417,17 @@ def test_a_fast_search_that_differs_is_found(bench: CaseMaker, monkeypatch: Patc
     assert (found.outcome, found.figures["lists_that_differ"]) == ("broken", 3)
 
 
-def test_a_plan_that_differs_from_the_layers_is_found(bench: CaseMaker, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize("kind", [DecoderPlan, CompiledStep])
+def test_a_plan_that_differs_from_the_layers_is_found(kind: type, bench: CaseMaker, monkeypatch: Patch) -> None:
     assert check_plan(bench).outcome == "holds"
-    whole = DecoderPlan.__call__
-    monkeypatch.setattr(DecoderPlan, "__call__", lambda self, *given: whole(self, *given) + torch.arange(16) / 10)
+    name = "__call__" if kind is DecoderPlan else "log_probs"
+    whole = getattr(kind, name)
+
+    def differs(*given: Any) -> Any:
+        found = whole(*given)
+        return found + torch.arange(found.shape[1]) / 10
+
+    monkeypatch.setattr(kind, name, differs)
     found = check_plan(bench)
     assert found.outcome == "broken"
     assert "plan and its layers" in found.sentence

@@ -28,8 +28,9 @@ from seqloom.core.stepping import Stepper
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data.batches import PairBatch
 from seqloom.metrics.calibration import Calibration
-from seqloom.models.protocols import TranslationModel
+from seqloom.models.protocols import TakesShortlist, TranslationModel
 from seqloom.nn.fast.int8 import with_int8
+from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.nn.packing import pack, packing_of
 from seqloom.runs.config import BuildsModel
 from seqloom.runs.loading import LoadedModel, load, require_loaded, require_translator
@@ -83,6 +84,7 @@ class Steppers:
     def __init__(self, loaded: Sequence[LoadedModel], *, fused: FusedLanguageModel | None = None) -> None:
         self._loaded = loaded
         self._fused = fused
+        self._made: dict[tuple[int, bool, str], Stepper] = {}
         self.is_several = len(loaded) > 1 or fused is not None
 
     def stepper(self, settings: SearchConfig, *, attention: bool, required: Sequence[Collection[int]]) -> Stepper:
@@ -93,9 +95,21 @@ class Steppers:
             lists = shortlist_of(self._lexicon, settings.shortlist)
             shortlist = partial(offered_symbols, lists, required=required)
         heads = settings.heads
-        steppers = [model_stepper(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
+        steppers = [self._stepper_of(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
         stepper = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
         return stepper if self._fused is None else Fusion(stepper, self._fused.stepper, weight=self._fused.weight)
+
+    def _stepper_of(self, model: nn.Module, *, attention: bool, heads: str, shortlist: Shortlister | None) -> Stepper:
+        """That of one model, made once: weights are packed for it, which takes as long as a line."""
+        key = (id(model), attention, heads)
+        if key not in self._made:
+            self._made[key] = model_stepper(model, attention=attention, heads=heads)
+        made = self._made[key]
+        if shortlist is None:
+            return made
+        if isinstance(made, TakesShortlist):
+            return made.with_shortlist(shortlist)
+        return model_stepper(model, attention=attention, heads=heads, shortlist=shortlist)
 
     @cached_property
     def _int8_models(self) -> list[nn.Module]:

@@ -11,8 +11,9 @@ length, each state is stepped once, and `select` gives a fresh one (free when th
 """
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -69,4 +70,42 @@ class Stepper(Protocol):
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         """Feed each row its last symbol; log-probabilities of the next one."""
+        ...
+
+
+@dataclass(frozen=True)
+class BeamSteps:
+    """Some steps of a beam search, with the candidates of each, best first.
+
+    A candidate is a row with one symbol more; `values` are log P of all its symbols, −∞ where a sentence has no more of
+    them, and `log_probs` those of the last symbol alone. `state` is that of the rows of the last step, after it.
+    """
+
+    values: Float[np.ndarray, "steps sentences candidates"]
+    rows: Int[np.ndarray, "steps sentences candidates"]
+    symbols: Int[np.ndarray, "steps sentences candidates"]
+    log_probs: Float[np.ndarray, "steps sentences candidates"]
+    state: State
+    last_rows: int
+    """How many rows the last step had."""
+    not_a_number: int = -1
+    """The first of them whose log-probabilities were not numbers."""
+
+
+@runtime_checkable
+class BeamStepper(Protocol):
+    """A stepper that can take the steps of a beam search in which nothing ends by itself.
+
+    It keeps the `beam` best candidates of each sentence, one more is the best of those dropped. Of equal candidates the
+    one from the earlier row, and then the one with the lower symbol comes first.
+    """
+
+    def step_beams(
+        self, state: State, last: Int[Tensor, " rows"], *, totals: Float[np.ndarray, " rows"], beam: int, steps: int
+    ) -> BeamSteps | None:
+        """At least one step, and at most `steps`, as long as every beam is full and none of its candidates ends.
+
+        The rows of a sentence are side by side, and have `totals` for log P so far. None if the rows have to be
+        stepped one step at a time.
+        """
         ...

@@ -1,11 +1,12 @@
 """What a model must offer to be trained and used, for each purpose."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqloom.core.stepping import Source, Stepper
+from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.nn.outputs import AdaptiveOutput, Output
 from seqloom.nn.recurrent import StackState
 
@@ -42,4 +43,13 @@ class RecurrentLanguageModel(Protocol):
 
     def stepper(self) -> Stepper:
         """The model as a search sees it."""
+        ...
+
+
+@runtime_checkable
+class TakesShortlist(Protocol):
+    """A stepper from which others are made that offer some symbols only, at no cost."""
+
+    def with_shortlist(self, shortlist: Shortlister) -> Stepper:
+        """The same stepper, which offers the symbols of these lists."""
         ...

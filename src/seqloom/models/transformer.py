@@ -10,10 +10,12 @@ Every sublayer sits on a bypass with a layer norm before it (the default) or aft
 import math
 import sys
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Generic, Literal, TypeVar, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
@@ -21,7 +23,7 @@ from torch import Tensor, nn
 
 from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, StepperOption
 from seqloom.core.errors import ConfigError
-from seqloom.core.stepping import Source, State, Step
+from seqloom.core.stepping import BeamSteps, Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.blocks import (
     AbsolutePositions,
@@ -36,17 +38,32 @@ from seqloom.nn.blocks import (
 )
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
-from seqloom.nn.fast.beam_attention import BeamCache, EncoderMemory, Lineage, StepAttention, Table, uses_loops
+from seqloom.nn.fast.beam_attention import (
+    BeamCache,
+    EncoderMemory,
+    Lineage,
+    StepAttention,
+    Table,
+    loops_compute,
+    uses_loops,
+)
+from seqloom.nn.fast.compiled_step import CompiledStep, InputTables
 from seqloom.nn.fast.decoder_plan import DecoderPlan, StepBuffers
+from seqloom.nn.fast.selection import log_softmax_by_loops
 from seqloom.nn.fast.shortlist import Offered, Shortlister
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads
-from seqloom.nn.outputs import Output
+from seqloom.nn.outputs import Output, log_softmax_
 from seqloom.nn.packing import Packing, additive, future, length_mask, pack, packing_of, side_by_side
 from seqloom.nn.probe import listen
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
+MAX_SHARED_ROWS = 12
+"""Rows up to which a step is one compiled call even where a library would be faster with more of them: with several
+threads, or with products in eight bits."""
+MAX_COMPILED_BEAM = 63
+"""Candidates up to which the best of each row are kept in order by moving them."""
 MAX_LIVE_SHARE = 0.5
 """Share of unfinished sentences of a search up to which the others are dropped: copying the rest is then cheaper than
 continuing with all."""
@@ -380,12 +397,12 @@ class TransformerState:
         if len(rows) == len(lineage.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             return self
         owners, ancestors = lineage.owners[rows], lineage.ancestors[rows]  # [picked], [picked, positions]
-        live = owners.unique()
-        if len(live) <= MAX_LIVE_SHARE * len(memory.mask):
-            owners = torch.searchsorted(live, owners)
+        sentences = len(memory.mask)
+        if sentences > 1 and len(live := owners.unique()) <= MAX_LIVE_SHARE * sentences:
+            owners, sentences = torch.searchsorted(live, owners), len(live)
             memory, cache = memory.of_sentences(live), cache.of_sentences(live, positions=self.position)
             offered = None if offered is None else offered.of_sentences(live)
-        queries = side_by_side(owners, len(memory.mask))
+        queries = side_by_side(owners, sentences)
         return TransformerState(memory, cache, Lineage(owners, queries, ancestors), offered, self.buffers)
 
     def begin_step(self, bias: RelativeBias | None) -> "TransformerState":
@@ -434,9 +451,19 @@ class TransformerStepper:
         self.model = model
         self.policy = None if heads is None else HeadPolicy.of(heads, layers=len(layers), heads=layers[0].cross.heads)
         self.shortlist = shortlist
-        self.plan = None
-        if model.decoder.bias is None:
-            self.plan = DecoderPlan.of([*layers], model.decoder.norm)
+        self.plan: DecoderPlan | None = None
+        self.compiled: CompiledStep | None = None
+        self._tables: InputTables | None = None
+        if model.decoder.bias is None and heads is None:
+            self.compiled = CompiledStep.of([*layers], model.decoder.norm, model.output)
+            packed = None if self.compiled is None else self.compiled.products
+            self.plan = DecoderPlan.of([*layers], model.decoder.norm, packed)
+
+    def with_shortlist(self, shortlist: Shortlister) -> "TransformerStepper":
+        """The same stepper, which offers the symbols of these lists."""
+        listed = copy(self)
+        listed.shortlist = shortlist
+        return listed
 
     def start(self, source: Source) -> TransformerState:
         decoder = self.model.decoder
@@ -456,16 +483,66 @@ class TransformerStepper:
         assert isinstance(state, TransformerState)
         decoder, position = self.model.decoder, state.position
         state = state.begin_step(decoder.bias)
+        offered, owners = state.offered, state.lineage.owners
+        symbols = None if offered is None else offered.symbols[owners]
+        step, inputs = self._compiled_for(len(last)), self._inputs(state.cache.room)
+        if step is not None and inputs is not None:
+            log_probs = step.log_probs(inputs, last, state.cache, state.lineage, state.memory, offered)
+            return Step(log_probs, state, symbols=symbols)
         x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)  # [rows, width]
-        if self.policy is None and self.plan is not None and uses_loops(x):
-            features, attention = self.plan(x, state.attention, state.buffers), None
+        is_planned = self.plan is not None and uses_loops(x) and not self.plan.has_listeners
+        attention = None
+        if self.plan is not None and is_planned:
+            features = self.plan(x, state.attention, state.buffers)
         else:
             features, attention = self._by_layers(x, state)
-        if state.offered is None:
-            return Step(self.model.output.log_probs(features), state, attention=attention)
-        owners, slots = state.lineage.owners, state.lineage.queries.positions
-        log_probs = state.offered.log_probs(features, owners=owners, slots=slots)
-        return Step(log_probs, state, attention=attention, symbols=state.offered.symbols[owners])
+        if offered is None:
+            scores = self.model.output(features)  # [rows, symbols]
+            log_probs = log_softmax_by_loops(scores) if is_planned else log_softmax_(scores)
+        else:
+            log_probs = offered.log_probs(features, owners=owners, slots=state.lineage.queries.positions)
+        return Step(log_probs, state, attention=attention, symbols=symbols)
+
+    def step_beams(
+        self, state: State, last: Int[Tensor, " rows"], *, totals: Float[np.ndarray, " rows"], beam: int, steps: int
+    ) -> BeamSteps | None:
+        """Steps of a beam search in one call, for layers, positions and numbers of rows where that is possible."""
+        assert isinstance(state, TransformerState)
+        memory, offered, position = state.memory, state.offered, state.position
+        step = self._compiled_for(max(len(last), beam * len(memory.mask)))
+        if step is None or beam > MAX_COMPILED_BEAM:
+            return None
+        cache = state.cache.at(position, slots=max(beam, state.lineage.queries.longest))
+        inputs, steps = self._inputs(cache.room), min(steps, cache.room - position)
+        if inputs is None:
+            return None
+        run = step.beams(
+            inputs, last, cache, state.lineage, memory, offered, totals=totals, beam=beam, end=self.end, steps=steps
+        )
+        owners = torch.from_numpy(run.owners)
+        lineage = Lineage(owners, side_by_side(owners, len(memory.mask)), torch.from_numpy(run.ancestors))
+        after = TransformerState(memory, cache, lineage, offered, state.buffers)
+        return BeamSteps(run.values, run.rows, run.symbols, run.log_probs, after, len(owners), run.not_a_number)
+
+    def _compiled_for(self, rows: int) -> CompiledStep | None:
+        """The compiled step, if it computes so many rows."""
+        step, plan = self.compiled, self.plan
+        if step is None or plan is None or not loops_compute(rows) or plan.has_listeners or self.model.training:
+            return None
+        is_shared = step.products.has_int8 or torch.get_num_threads() > 1
+        return None if is_shared and rows > MAX_SHARED_ROWS else step
+
+    def _inputs(self, positions: int) -> InputTables | None:
+        """The embeddings and the codes of so many positions; None where these are not just added."""
+        decoder = self.model.decoder
+        if isinstance(decoder.positions, SinusoidalPositions) and decoder.positions.combine != "add":
+            return None
+        weight = decoder.embedding.weight.detach()  # [symbols, width]
+        width = weight.shape[1]
+        if self._tables is None or len(self._tables.positions) < positions * width:
+            codes = decoder.positions(weight.new_zeros(positions, width), torch.arange(positions), longest=positions)
+            self._tables = InputTables(weight.view(-1).numpy(), np.float32(math.sqrt(width)), codes.view(-1).numpy())
+        return self._tables
 
     def _by_layers(self, x: Float[Tensor, "rows width"], state: TransformerState) -> tuple[Tensor, Tensor | None]:
         """What the output reads, and the attention of the rows if it is requested."""

@@ -85,6 +85,9 @@ def packing_of(lengths: Int[Tensor, " batch"], longest: int) -> Packing:
 
 def side_by_side(owners: Int[Tensor, " rows"], sentences: int) -> Packing:
     """The packing of rows that belong to sentences, in any order: the n-th row of a sentence is at position n."""
+    if sentences == 1:
+        rows = torch.arange(len(owners), device=owners.device)
+        return Packing(batch=1, longest=len(owners), flat=rows, positions=rows)
     slots, longest = slots_of(owners, sentences)
     return Packing(batch=sentences, longest=longest, flat=owners * longest + slots, positions=slots)
 

@@ -437,13 +437,13 @@ def translate_lines(
     settings, tokenizers = loaded.search_settings(), loaded.tokenizers
     target, unknown = tokenizers.target, settings.unknown
     model = with_int8(loaded.model) if settings.precision == "int8" else loaded.model
-    attention = settings.coverage > 0 or unknown == "copy"
+    stepper = model_stepper(model, attention=settings.coverage > 0 or unknown == "copy", heads=settings.heads)
     search = PartSearch(
         target,
         loaded.device,
         settings,
         sentences_at_once(loaded, settings),
-        stepper=lambda _batch: model_stepper(model, attention=attention, heads=settings.heads),
+        stepper=lambda _batch: stepper,
     )
     texts: list[str] = []
     log_probs: list[float | None] = []

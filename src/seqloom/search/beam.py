@@ -65,6 +65,10 @@ class BeamSearch:
     beams: int = 1
     proves_completeness: bool = True
 
+    @property
+    def kept(self) -> int:
+        return self.beam
+
     def choose(self, frontier: Frontier) -> Expansion:
         # No row can place more than its own `beam` best; one more shows the best of what is dropped.
         top = top_symbols(frontier.step, self.beam + 1, values=frontier.values)

@@ -5,16 +5,14 @@ Ties are decided, so that neither other rows nor the kernel in use can change a 
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqloom.core.errors import ModelError
-from seqloom.core.jit import compiled
 from seqloom.core.stepping import Step
+from seqloom.nn.fast.selection import best_columns, merge
 
 MAX_COMPILED_BEST = 64
 """Symbols up to which a row of the best is kept in order by moving them."""
@@ -70,11 +68,12 @@ def _by_loops(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor,
     found, places = values.new_empty(rows, best), torch.empty(rows, best, dtype=torch.long)
     row = best_columns(values.contiguous().view(-1).numpy(), columns, found.numpy(), places.numpy())
     if row >= 0:
-        raise _not_a_number(row, rows)
+        raise not_a_number(row, rows)
     return found, places
 
 
-def _not_a_number(row: int, rows: int) -> ModelError:
+def not_a_number(row: int, rows: int) -> ModelError:
+    """A row of a step has log-probabilities that are not numbers."""
     return ModelError(
         f"the model gave log-probabilities that are not numbers (NaN), first in row {row} of {rows}; its "
         "weights are too large or not finite: train it again with a lower training.learning_rate"
@@ -100,7 +99,7 @@ def _by_sorting(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tenso
             found = found.index_copy(0, rows, sorted_values[:, :best])
             columns = columns.index_copy(0, rows, sorted_columns[:, :best])
     if found.isnan().any():
-        raise _not_a_number(int(found.isnan().any(1).nonzero()[0]), len(found))
+        raise not_a_number(int(found.isnan().any(1).nonzero()[0]), len(found))
     columns, order = columns.sort(dim=1)
     found, order = found.gather(1, order).sort(dim=1, descending=True, stable=True)
     return found, columns.gather(1, order)
@@ -185,81 +184,3 @@ def merge_by_sorting(
     values, order = values[:, :best], order[:, :best]  # [sentences, best]
     picked = (starts[:, None] + order // columns).clamp(max=rows - 1)  # empty places point past the rows
     return values, picked, order % columns
-
-
-# Compiled loops: one pass over the numbers of each row or sentence.
-
-KernelArray = Any
-"""numba finds types and shapes by itself."""
-
-
-@compiled()
-def merge(
-    values: KernelArray,
-    so_far: KernelArray,
-    sizes: KernelArray,
-    found: KernelArray,
-    rows: KernelArray,
-    columns: KernelArray,
-) -> None:
-    """The best of so_far[row] + values[row, column] for the rows of each sentence, whose values fall to the right.
-
-    The next best is always the first that is left of some row. What is not there has a value of −∞, in a last row.
-    """
-    best = found.shape[1]
-    first, last = 0, values.shape[0] - 1
-    taken = np.zeros(values.shape[0], np.int64)
-    for s in range(sizes.shape[0]):
-        for b in range(best):
-            highest, at = -np.inf, np.int64(-1)
-            for row in range(first, first + sizes[s]):
-                if taken[row] < values.shape[1]:
-                    value = so_far[row] + np.float64(values[row, taken[row]])
-                    if value > highest:
-                        highest, at = value, np.int64(row)
-            found[s, b] = highest
-            rows[s, b] = at if at >= 0 else last
-            columns[s, b] = taken[at] if at >= 0 else 0
-            if at >= 0:
-                taken[at] += 1
-        first += sizes[s]
-
-
-KERNEL_BLOCK = np.uint64(32)
-
-
-@compiled()
-def best_columns(table: KernelArray, columns: int, found: KernelArray, places: KernelArray) -> int:
-    """The highest numbers of each row of a flat table in falling order, and their columns; of equal ones the first.
-
-    Returns the first row with a NaN, or −1. A block of numbers is first compared with the lowest of those found so far,
-    eight at a time, and passed over if none is higher; NaN is not lower than anything, so its block is looked into.
-    """
-    best = found.shape[1]
-    for r in range(found.shape[0]):
-        start, width = np.uint64(r * columns), np.uint64(columns)
-        values, where = found[r], places[r]
-        values[:] = -np.inf
-        where[:] = 0
-        first = np.uint64(0)
-        lowest, count = values[best - 1], 0
-        while first < width:
-            last = min(first + KERNEL_BLOCK, width)
-            hits = 0
-            for c in range(start + first, start + last):
-                hits += not table[c] <= lowest
-            if hits or count < best:
-                for c in range(first, last):
-                    value = table[start + c]
-                    if value != value:
-                        return r
-                    if value > lowest or count < best:
-                        at = min(count, best - 1)
-                        while at > 0 and values[at - 1] < value:
-                            values[at], where[at] = values[at - 1], where[at - 1]
-                            at -= 1
-                        values[at], where[at] = value, c
-                        count += count < best
-                        lowest = values[best - 1] if count == best else lowest
-            first = last
-    return -1

@@ -1,6 +1,7 @@
 """The promises of a translator."""
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -302,9 +303,10 @@ def check_score(bench: CaseMaker) -> CheckResult:
 
 @runtime_checkable
 class HasPlan(Protocol):
-    """A stepper with a compiled plan of its decoder; without it, it runs layer by layer."""
+    """A stepper with a plan of its decoder, and where possible a compiled step; without a plan, it runs by layers."""
 
     plan: object | None
+    compiled: object | None
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -312,7 +314,7 @@ class HasPlan(Protocol):
 
 @torch.inference_mode()
 def check_plan(bench: CaseMaker) -> CheckResult:
-    """The decoder's plan gives what its layers give, one after another."""
+    """The decoder's compiled step and its plan give what its layers give, one after another."""
     settings = bench.settings.model_copy(update={"coverage": 0.0, "nbest": bench.settings.beam})
     planned = bench.stepper(settings)
     if not isinstance(planned, HasPlan):
@@ -322,16 +324,17 @@ def check_plan(bench: CaseMaker) -> CheckResult:
     off, worst, count = 0.0, None, 0
     for case in bench.sorted:
         outputs = [hypotheses[0].symbols for hypotheses in case.search(settings)]
-        by_layers = bench.stepper(settings)
-        assert isinstance(by_layers, HasPlan)
-        by_layers.plan = None
-        ones = forced_search(bench.stepper(settings), case.source, outputs, settings=settings)
+        by_layers, by_plan = copy(planned), copy(planned)
+        by_layers.plan = by_plan.compiled = None
+        ways = [by_plan] if planned.compiled is None else [planned, by_plan]
         others = forced_search(by_layers, case.source, outputs, settings=settings)
-        for name, one, other in zip(case.names, ones, others, strict=True):
-            for a, b in zip(one.token_log_probs, other.token_log_probs, strict=True):
-                count += 1
-                if not abs(a - b) <= off:
-                    off, worst = abs(a - b), f"a token of the translation of {shown(name)}: {a:.6f} and {b:.6f}"
+        for way in ways:
+            ones = forced_search(way, case.source, outputs, settings=settings)
+            for name, one, other in zip(case.names, ones, others, strict=True):
+                for a, b in zip(one.token_log_probs, other.token_log_probs, strict=True):
+                    count += way is by_plan
+                    if not abs(a - b) <= off:
+                        off, worst = abs(a - b), f"a token of the translation of {shown(name)}: {a:.6f} and {b:.6f}"
     sentence = f"log P of {count:,} tokens by the plan and by the layers, {within(off)}"
     if not off <= TIE:
         sentence = f"log P of a token differs by {off:.1e} between the decoder's plan and its layers"

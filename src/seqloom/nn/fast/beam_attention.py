@@ -15,7 +15,6 @@ loops, where they can be used, read the path of each row alone.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,7 +30,7 @@ from seqloom.nn.packing import Packing
 FIRST_ROOM = 32
 """Positions allocated at first; doubled when they are used up."""
 
-Kept = Float[Tensor, "sentences room slots heads size"]
+Kept = Float[Tensor, "layers sentences room slots heads size"]
 """A row reads contiguous numbers at a position, and a sentence has written contiguous ones."""
 
 
@@ -43,12 +42,17 @@ def flat(tensor: Float[Tensor, "..."]) -> Flat:
     return tensor.view(-1).numpy()
 
 
+def by_layer(tensor: Float[Tensor, "layers ..."]) -> Float[np.ndarray, "layers numbers"]:
+    """The numbers of each layer of a contiguous tensor, as compiled loops read them."""
+    return tensor.view(len(tensor), -1).numpy()
+
+
 @dataclass(frozen=True)
 class FlatKeys:
-    """Keys and values of all layers, their layout, and the factor of the scores."""
+    """Keys and values of all layers, their layout in a layer, and the factor of the scores."""
 
-    keys: Sequence[Flat]
-    values: Sequence[Flat]
+    keys: Float[np.ndarray, "layers numbers"]
+    values: Float[np.ndarray, "layers numbers"]
     shape: tuple[int, ...]
     scale: np.float32
     lengths: Int[np.ndarray, " sentences"] | None = None
@@ -92,59 +96,60 @@ class Lineage:
 class BeamCache:
     """Keys and values of all layers. What was written is never changed, so older states may still read it."""
 
-    def __init__(self, keys: list[Kept], values: list[Kept], *, written: int = 0) -> None:
+    def __init__(self, keys: Kept, values: Kept, *, written: int = 0) -> None:
         self.keys, self.values = keys, values
         self.written = written
 
     @staticmethod
     def empty(layers: int, sentences: int, *, heads: int, size: int, like: Tensor) -> "BeamCache":
         """Room for one row per sentence."""
-        shape = (sentences, FIRST_ROOM, 1, heads, size)
-        keys, values = ([like.new_empty(shape) for _ in range(layers)] for _ in range(2))
-        return BeamCache(keys, values)
+        shape = (layers, sentences, FIRST_ROOM, 1, heads, size)
+        return BeamCache(like.new_empty(shape), like.new_empty(shape))
 
     @cached_property
     def flat(self) -> FlatKeys:
         """As compiled loops read it."""
-        *shape, size = self.keys[0].shape
-        return FlatKeys(
-            [flat(each) for each in self.keys], [flat(each) for each in self.values], tuple(shape), scale_of(size)
-        )
+        _, *shape, size = self.keys.shape
+        return FlatKeys(by_layer(self.keys), by_layer(self.values), tuple(shape), scale_of(size))
 
     @property
     def slots(self) -> int:
-        return self.keys[0].shape[2]
+        return self.keys.shape[3]
+
+    @property
+    def room(self) -> int:
+        """Positions that can be written."""
+        return self.keys.shape[2]
 
     def at(self, position: int, *, slots: int) -> "BeamCache":
         """A cache in which `slots` rows per sentence may write at `position`: this one, or a copy of what it holds.
 
         A copy is needed when there is too little room, and when another state has been stepped from here before.
         """
-        _, room, present, _, _ = self.keys[0].shape
+        layers, sentences, room, present, *numbers = self.keys.shape
         if self.written == position < room and slots <= present:
             return self
         wider, longer = max(slots, present), room if position < room else 2 * room
 
         def grown(kept: Tensor) -> Tensor:
-            copy = kept.new_empty(len(kept), longer, wider, *kept.shape[3:])
-            copy[:, :position, :present] = kept[:, :position]
+            copy = kept.new_empty(layers, sentences, longer, wider, *numbers)
+            copy[:, :, :position, :present] = kept[:, :, :position]
             # A slot that was never written is multiplied by a weight of 0, and 0 · NaN is not 0.
-            copy[:, :position, present:] = 0
+            copy[:, :, :position, present:] = 0
             return copy
 
-        return BeamCache([grown(each) for each in self.keys], [grown(each) for each in self.values], written=position)
+        return BeamCache(grown(self.keys), grown(self.values), written=position)
 
     def of_sentences(self, sentences: Int[Tensor, " picked"], *, positions: int) -> "BeamCache":
         """The cache of these sentences, up to this many positions."""
 
         def picked(kept: Tensor) -> Tensor:
-            copy = kept.new_empty(len(sentences), *kept.shape[1:])
-            torch.index_select(kept[:, :positions], 0, sentences, out=copy[:, :positions])
+            copy = kept.new_empty(len(kept), len(sentences), *kept.shape[2:])
+            for layer in range(len(kept)):
+                torch.index_select(kept[layer, :, :positions], 0, sentences, out=copy[layer, :, :positions])
             return copy
 
-        return BeamCache(
-            [picked(each) for each in self.keys], [picked(each) for each in self.values], written=positions
-        )
+        return BeamCache(picked(self.keys), picked(self.values), written=positions)
 
     def write(
         self,
@@ -163,7 +168,7 @@ class BeamCache:
         return _by_head(keys[:, : position + 1]), _by_head(values[:, : position + 1])
 
 
-def _by_head(kept: Kept) -> Float[Tensor, "sentences heads keys size"]:
+def _by_head(kept: Float[Tensor, "sentences room slots heads size"]) -> Float[Tensor, "sentences heads keys size"]:
     """Slot after slot, for each head."""
     return kept.flatten(1, 2).transpose(1, 2)
 
@@ -193,9 +198,9 @@ class EncoderMemory:
     def flat(self) -> FlatKeys:
         """As compiled loops read it."""
         _, heads, source, size = self.layers[0].keys.shape
-        keys = [flat(each.keys.contiguous()) for each in self.layers]
-        values = [flat(each.values.contiguous()) for each in self.layers]
-        return FlatKeys(keys, values, (heads, source), scale_of(size), self.lengths.numpy())
+        keys = torch.stack([each.keys for each in self.layers])  # [layers, sentences, heads, source, size]
+        values = torch.stack([each.values for each in self.layers])
+        return FlatKeys(by_layer(keys), by_layer(values), (heads, source), scale_of(size), self.lengths.numpy())
 
 
 MIN_ROWS = 1
@@ -204,13 +209,12 @@ MIN_ROWS = 1
 
 def uses_loops(x: Float[Tensor, "rows width"]) -> bool:
     """Whether compiled loops compute the attention of these rows."""
-    return (
-        len(x) >= MIN_ROWS
-        and x.dtype == torch.float32
-        and x.device.type == "cpu"
-        and not torch.is_grad_enabled()
-        and has_numba()
-    )
+    return x.dtype == torch.float32 and x.device.type == "cpu" and loops_compute(len(x))
+
+
+def loops_compute(rows: int) -> bool:
+    """Whether compiled loops compute so many rows in single precision on a CPU."""
+    return rows >= MIN_ROWS and not torch.is_grad_enabled() and has_numba()
 
 
 class StepAttention:
@@ -224,7 +228,7 @@ class StepAttention:
         """Write the keys and values of the rows into the cache, then attend to each row's own history."""
         kept = self.kept.flat
         tables = (joined.flat, kept.keys[layer], kept.values[layer], self.owners, self.ancestors)
-        _attend_to_history(*tables, kept.shape, kept.scale, out.flat)
+        attend_to_history(*tables, kept.shape, kept.scale, out.flat)
         self.kept.written = self.ancestors.shape[1]
         return out
 
@@ -232,7 +236,7 @@ class StepAttention:
         """Each row attends to the memory of its sentence, up to its length."""
         memory = self.memory.flat
         tables = (query.flat, memory.keys[layer], memory.values[layer], self.owners, memory.lengths)
-        _attend_to_memory(*tables, memory.shape, memory.scale, out.flat)
+        attend_to_memory(*tables, memory.shape, memory.scale, out.flat)
         return out
 
 
@@ -254,7 +258,7 @@ C5, C6 = np.float32(0.001244308150400659), np.float32(0.0002169060918639303)
 
 
 @compiled(fast={"contract", "reassoc"})
-def _powers(exponents: Array, count: int) -> None:
+def powers(exponents: Array, count: Any) -> None:
     """2^exponent in its place, for the first `count` exponents, none of which is above 0."""
     bits = exponents.view(np.int32)
     for p in range(count):
@@ -289,7 +293,7 @@ def _attend(
             highest = max(highest, scores[first + p])
         for p in range(count):
             scores[first + p] -= highest
-    _powers(scores, heads * count)
+    powers(scores, heads * count)
     for k in range(np.uint64(query.shape[0])):
         query[k] = np.float32(0.0)
     for h in range(heads):
@@ -307,7 +311,7 @@ def _attend(
 
 
 @compiled(fast={"contract", "reassoc"})
-def _attend_to_history(
+def attend_to_history(
     joined: Array, keys: Array, values: Array, owners: Array, ancestors: Array, shape: Any, scale: Any, out: Array
 ) -> None:
     """Each row writes its key and value, then attends to its own history. Slots without a row become 0.
@@ -339,7 +343,7 @@ def _attend_to_history(
 
 
 @compiled(fast={"contract", "reassoc"})
-def _attend_to_memory(
+def attend_to_memory(
     queries: Array, keys: Array, values: Array, owners: Array, lengths: Array, shape: Any, scale: Any, out: Array
 ) -> None:
     """Each row attends to the memory of its sentence, up to its length; `shape` is (heads, source), the tables flat."""

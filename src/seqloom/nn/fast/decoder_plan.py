@@ -6,10 +6,11 @@ takes as long again. The plan is made once, its buffers are reused, and it compu
     norm before   x ← x + f(norm(x))             norm after   x ← norm(x + f(x))
 
 for f = self-attention, attention to the memory, feed-forward. A sum and the norm after it are one compiled loop. The
-plan exists for layers without relative positions and without listeners, where compiled loops are used
-(`nn.fast.beam_attention.uses_loops`); else `DecoderPlan.of` is None.
+plan exists for layers without relative positions, where compiled loops are used (`nn.fast.beam_attention.uses_loops`);
+else `DecoderPlan.of` is None. One sentence is decoded by fewer calls still: `nn.fast.compiled_step`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -18,13 +19,14 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.core.jit import compiled
 from seqloom.nn.blocks import FeedForward, Residual
 from seqloom.nn.fast.beam_attention import StepAttention, Table
 from seqloom.nn.fast.int8 import Int8Linear
+from seqloom.nn.fast.packed import PackedProducts
 from seqloom.nn.multihead import CrossAttention, SelfAttention
+from seqloom.nn.probe import Probe
 
 
 @runtime_checkable
@@ -63,33 +65,38 @@ class DecoderPlan:
 
     sublayers: Sequence[Sublayer]
     norms: Sequence["FusedNorm"]
+    probes: Sequence[Probe]
     is_before: bool
     width: int
     inner: int
 
     @staticmethod
-    def of(layers: Sequence[DecoderModules], last: nn.Module) -> "DecoderPlan | None":
-        """The plan of these layers with a last norm after them, if they can be planned."""
+    def of(
+        layers: Sequence[DecoderModules], last: nn.Module, packed: PackedProducts | None = None
+    ) -> "DecoderPlan | None":
+        """The plan of these layers with a last norm after them, if they can be planned.
+
+        `packed` are their linear layers, which one thread multiplies by in place of torch: the results are then those
+        of `nn.fast.compiled_step`, however many rows there are.
+        """
+        if not can_be_planned(layers, last):
+            return None
         is_before = layers[0].around_self.place == "before"
         weight = layers[0].feed_forward.inner.weight  # [inner, width]
-        can_be_planned = (
-            weight.dtype == torch.float32
-            and weight.device.type == "cpu"
-            and is_before == isinstance(last, nn.LayerNorm)
-            and all(layer.self.relative is None for layer in layers)
-            and all(isinstance(each.output, nn.Linear) for layer in layers for each in (layer.self, layer.cross))
-            and not any(each.weights.has_listeners for layer in layers for each in (layer.self, layer.cross))
-        )
-        if not can_be_planned:
-            return None
         bypasses = [
             each for layer in layers for each in (layer.around_self, layer.around_cross, layer.around_feed_forward)
         ]
         norms = [FusedNorm.of(bypass.norm) for bypass in bypasses]
         if isinstance(last, nn.LayerNorm):
             norms.append(FusedNorm.of(last))
-        sublayers = [each for number, layer in enumerate(layers) for each in _sublayers(layer, number)]
-        return DecoderPlan(sublayers, norms, is_before, width=weight.shape[1], inner=weight.shape[0])
+        sublayers = [each for number, layer in enumerate(layers) for each in _sublayers(layer, number, packed)]
+        probes = [each.weights for layer in layers for each in (layer.self, layer.cross)]
+        return DecoderPlan(sublayers, norms, probes, is_before, width=weight.shape[1], inner=weight.shape[0])
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether somebody listens to the layers, so that the plan must not be used."""
+        return any(probe.has_listeners for probe in self.probes)
 
     def __call__(
         self, x: Float[Tensor, "rows width"], attention: StepAttention, buffers: StepBuffers
@@ -107,11 +114,36 @@ class DecoderPlan:
         return normed.tensor
 
 
-def _sublayers(layer: DecoderModules, number: int) -> tuple[Sublayer, Sublayer, Sublayer]:
+def can_be_planned(layers: Sequence[DecoderModules], last: nn.Module) -> bool:
+    """Whether loops compute these layers and the norm after them."""
+    weight = layers[0].feed_forward.inner.weight  # [inner, width]
+    is_before = layers[0].around_self.place == "before"
+    return (
+        weight.dtype == torch.float32
+        and weight.device.type == "cpu"
+        and is_before == isinstance(last, nn.LayerNorm)
+        and all(layer.self.relative is None for layer in layers)
+        and all(isinstance(each.output, nn.Linear) for layer in layers for each in (layer.self, layer.cross))
+    )
+
+
+def products_of(layer: DecoderModules) -> tuple[nn.Module, ...]:
+    """The linear layers of a decoder layer in the order of their use."""
+    own, cross, feed_forward = layer.self, layer.cross, layer.feed_forward
+    return own.qkv, own.output, cross.query, cross.output, feed_forward.inner, feed_forward.outer
+
+
+PRODUCTS = 6
+"""Linear layers of a decoder layer."""
+
+
+def _sublayers(
+    layer: DecoderModules, number: int, packed: PackedProducts | None
+) -> tuple[Sublayer, Sublayer, Sublayer]:
     """Self-attention, attention to the memory and feed-forward of a layer."""
-    joined, self_output = _product(layer.self.qkv), _product(layer.self.output)
-    query, cross_output = _product(layer.cross.query), _product(layer.cross.output)
-    inner, outer = _product(layer.feed_forward.inner), _product(layer.feed_forward.outer)
+    joined, self_output, query, cross_output, inner, outer = (
+        _product(linear, PRODUCTS * number + place, packed) for place, linear in enumerate(products_of(layer))
+    )
     is_relu = layer.feed_forward.activation == "relu"
 
     def attend_to_self(x: Table, attention: StepAttention, buffers: StepBuffers) -> Table:
@@ -122,16 +154,13 @@ def _sublayers(layer: DecoderModules, number: int) -> tuple[Sublayer, Sublayer, 
 
     def feed_forward(x: Table, _: StepAttention, buffers: StepBuffers) -> Table:
         active = inner(x, buffers.inner)  # [rows, inner]
-        if is_relu:
-            torch.relu_(active.tensor)
-        else:
-            active = Table(F.gelu(active.tensor))
+        activate(active.flat, is_relu)
         return outer(active, buffers.branch)
 
     return attend_to_self, attend_to_memory, feed_forward
 
 
-def _product(linear: nn.Module) -> Callable[[Table, Table], Table]:
+def _product(linear: nn.Module, number: int, packed: PackedProducts | None) -> Callable[[Table, Table], Table]:
     """W x + b of the first table, in the second one or in a new one: a linear layer without its module."""
     assert isinstance(linear, nn.Linear)
     if isinstance(linear, Int8Linear):
@@ -140,7 +169,10 @@ def _product(linear: nn.Module) -> Callable[[Table, Table], Table]:
     weight, bias = linear.weight.detach().t(), linear.bias.detach()
 
     def multiply(x: Table, out: Table) -> Table:
-        torch.addmm(bias, x.tensor, weight, out=out.tensor)
+        if packed is not None and torch.get_num_threads() == 1:
+            packed.multiply(number, x.flat, out.flat)
+        else:
+            torch.addmm(bias, x.tensor, weight, out=out.tensor)
         return out
 
     return multiply
@@ -152,8 +184,19 @@ Array = Any
 """numba infers types and shapes. Arrays are flat."""
 
 
+@compiled(fast={"contract", "reassoc"})
+def activate(numbers: Array, is_relu: Any) -> None:
+    """relu or gelu, x · Φ(x), of each number, in its place."""
+    if is_relu:
+        for k in range(np.uint64(numbers.shape[0])):
+            numbers[k] = max(numbers[k], np.float32(0.0))
+    else:
+        for k in range(np.uint64(numbers.shape[0])):
+            numbers[k] *= np.float32(0.5 * (1.0 + math.erf(numbers[k] * 0.7071067811865476)))
+
+
 @compiled(fast={"contract", "reassoc"}, is_inlined=True)
-def _normalise_row(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any, start: Any) -> None:
+def normalise_row(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any, start: Any) -> None:
     """The same for the row that begins at `start`."""
     width = np.uint64(weight.shape[0])
     share = np.float32(1) / np.float32(weight.shape[0])
@@ -170,21 +213,21 @@ def _normalise_row(x: Array, weight: Array, bias: Array, out: Array, epsilon: An
 
 
 @compiled(fast={"contract", "reassoc"})
-def _add_and_normalise(x: Array, branch: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
+def add_and_normalise(x: Array, branch: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
     """x = x + branch, out = (x − mean) / √(variance + ε) · weight + bias, row by row."""
     width = np.uint64(weight.shape[0])
     for start in range(np.uint64(0), np.uint64(x.shape[0]), width):
         for k in range(start, start + width):
             x[k] += branch[k]
-        _normalise_row(x, weight, bias, out, epsilon, start)
+        normalise_row(x, weight, bias, out, epsilon, start)
 
 
 @compiled(fast={"contract", "reassoc"})
-def _normalise(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
+def normalise(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
     """out = (x − mean) / √(variance + ε) · weight + bias, row by row."""
     width = np.uint64(weight.shape[0])
     for start in range(np.uint64(0), np.uint64(x.shape[0]), width):
-        _normalise_row(x, weight, bias, out, epsilon, start)
+        normalise_row(x, weight, bias, out, epsilon, start)
 
 
 @dataclass(frozen=True)
@@ -201,10 +244,10 @@ class FusedNorm:
 
     def __call__(self, x: Table, out: Table) -> Table:
         """The norm of x."""
-        _normalise(x.flat, self.weight, self.bias, out.flat, self.epsilon)
+        normalise(x.flat, self.weight, self.bias, out.flat, self.epsilon)
         return out
 
     def add(self, x: Table, branch: Table, out: Table) -> Table:
         """x becomes x + branch; returns its norm. `out` may be x itself, which then holds the norm."""
-        _add_and_normalise(x.flat, branch.flat, self.weight, self.bias, out.flat, self.epsilon)
+        add_and_normalise(x.flat, branch.flat, self.weight, self.bias, out.flat, self.epsilon)
         return out

@@ -123,11 +123,11 @@ class Int8Linear(nn.Linear):
         super().__init__(linear.in_features, linear.out_features, bias=False, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         scales = getattr(linear, SCALES, None)
-        self._int8 = Int8Weight(linear.weight, linear.bias, scales=scales)
-        self.product = self._int8.product
+        self.int8 = Int8Weight(linear.weight, linear.bias, scales=scales)
+        self.product = self.int8.product
 
     def forward(self, x: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows outputs"]:
-        return self._int8.product(x)
+        return self.int8.product(x)
 
 
 class Int8Output(Output):
@@ -136,10 +136,10 @@ class Int8Output(Output):
     def __init__(self, output: Output) -> None:
         super().__init__(output.weight)
         self.bias = output.bias
-        self._int8 = Int8Weight(output.weight, output.bias)
+        self.int8 = Int8Weight(output.weight, output.bias)
 
     def forward(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows symbols"]:
-        return self._int8.product(features)
+        return self.int8.product(features)
 
 
 def with_int8(model: nn.Module, *, least_weights: int = MIN_WEIGHTS) -> nn.Module:

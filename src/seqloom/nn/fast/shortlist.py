@@ -20,7 +20,11 @@ from seqloom.core.jit import compiled
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.nn.fast.beam_attention import uses_loops
+from seqloom.nn.fast.selection import log_softmax_by_loops
 from seqloom.nn.outputs import Output, log_softmax_
+
+Array = Any
+"""numba infers types and shapes."""
 
 Shortlister = Callable[[Source], Int[Tensor, "sentences offered"]]
 """The symbols offered to each sentence in rising order, then −1 where its list is shorter than others."""
@@ -60,15 +64,19 @@ class Offered:
         """Of the rows of each sentence, which are side by side in slots."""
         if uses_loops(features):
             scores = features.new_empty(len(features), self.symbols.shape[1])
-            tables = (features.contiguous().view(-1), self.weight.detach().contiguous().view(-1))
-            _score(*(each.numpy() for each in (*tables, self.symbols, self.bias, owners, scores)))
-            return log_softmax_(scores)
+            score_offered(features.contiguous().view(-1).numpy(), *self.arrays, owners.numpy(), scores.numpy())
+            return log_softmax_by_loops(scores)
         width = int(slots.max()) + 1 if len(slots) else 0
         table = features.new_zeros(len(self.symbols), width, features.shape[1])  # [sentences, slots, width]
         table[owners, slots] = features
         # [sentences, slots, offered]
         scores = torch.baddbmm(self.bias[:, None], table, self._own_weight.transpose(1, 2))
         return log_softmax_(scores[owners, slots])
+
+    @cached_property
+    def arrays(self) -> tuple[Array, Array, Array]:
+        """The weight (flat), the symbols and the bias as compiled loops read them."""
+        return self.weight.detach().contiguous().view(-1).numpy(), self.symbols.numpy(), self.bias.numpy()
 
     @cached_property
     def _own_weight(self) -> Float[Tensor, "sentences offered width"]:
@@ -80,12 +88,9 @@ class Offered:
 # sentence side by side, a copy of them for every sentence; here they are read in place. The scores of a sentence depend
 # on nothing but its own rows, to the last bit.
 
-Array = Any
-"""numba infers types and shapes."""
-
 
 @compiled(fast={"contract", "reassoc"})
-def _score(features: Array, weight: Array, symbols: Array, bias: Array, owners: Array, out: Array) -> None:
+def score_offered(features: Array, weight: Array, symbols: Array, bias: Array, owners: Array, out: Array) -> None:
     """out[r, c] = features[r] · weight[y] + bias[s, c], where y = symbols[s, c] and s = owners[r].
 
     Features and weight are flat; their places are unsigned, because a number that may be negative is tested at every
