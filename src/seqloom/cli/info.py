@@ -99,6 +99,7 @@ def _describe(
 ) -> list[str]:
     from seqloom.core.arrays import map_safetensors
     from seqloom.runs.config import FitsText, OutsideConfig
+    from seqloom.runs.model_dir import read_calibration
     from seqloom.text.tokenizer import Tokenizers
 
     use, search = config.purpose, {}
@@ -130,6 +131,10 @@ def _describe(
         value = "∞" if score["value"] is None else f"{score['value']:.2f}"
         where = f"{score.get('data', '?')}, {score.get('lines', '?')} lines"
         scores.append(("Scores", f"{score['name']} {value} {interval} on {where}  {score['signature']}"))
+    if use == "translator" and (calibration := read_calibration(folder)) is not None:
+        low, high = calibration.values[0], calibration.values[-1]
+        learned = f"{low:.2f} to {high:.2f}, learned from {calibration.lines:,} lines"
+        scores.append(("Scores", f"confidence {learned}; below {calibration.review_below:.2f} marked for review"))
     rounding = ", large matrices rounded to eight bits" if card.is_rounded else ""
     rows = [
         ("Model", by_origin(str(folder))),
