@@ -15,6 +15,7 @@ import nasty
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.text.formats.docx import parse_docx
 from seqloom.text.formats.readers import TRANSLATABLE, parse_catalogue
+from seqloom.text.formats.segments import Filling
 from seqloom.text.formats.subtitles import wrap
 from text.formats.samples import Engine, fill, inventing, reversed_words, shouting
 
@@ -213,6 +214,17 @@ def test_formatting_follows_its_words() -> None:
     )
 
 
+def test_a_translation_whose_pairs_are_not_nested_is_not_written() -> None:
+    data = word_file(
+        '<w:p><w:r><w:t xml:space="preserve">the </w:t></w:r><w:hyperlink><w:r><w:t>page</w:t></w:r></w:hyperlink>'
+        "<w:r><w:t>.</w:t></w:r></w:p>"
+    )
+    catalogue = parse_catalogue("a.docx", data)
+    content = catalogue.segments[0].source
+    assert catalogue.filled({0: Filling(content[::-1])}) == data
+    assert catalogue.filled({0: Filling(("Die ", *content[1:]))}) != data
+
+
 _RUNS = (
     *(
         "<w:r><w:t>one</w:t></w:r>",
@@ -294,6 +306,9 @@ def test_other_formats_and_damaged_files_are_refused_with_a_reason() -> None:
         parse_catalogue("a.docx", word_file("<w:p>"))
     with pytest.raises(DataError, match="would grow from"):
         parse_catalogue("a.docx", word_file("<!--" + " " * (4 << 20) + "-->"))
+    for name in ("a.html", "a.xlf"):
+        with pytest.raises(DataError, match=r"more than 1,000,000 tags \(1,000,001\)"):
+            parse_catalogue(name, b"<" * 1_000_001)
     with pytest.raises(DataError, match="declares entities"):
         parse_catalogue("a.docx", word_file("", **{"word/header1.xml": '<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>'}))
     with pytest.raises(DataError, match="it does not begin with WEBVTT"):

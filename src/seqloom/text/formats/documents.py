@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seqloom.core.errors import DataError
 from seqloom.text.formats.segments import (
     Code,
     Content,
@@ -23,10 +24,12 @@ from seqloom.text.formats.segments import (
     decoded,
 )
 
+MAX_TAGS = 1_000_000
+"""Tags of a document. Each takes some 500 bytes of memory, so that a small file of nothing else could fill it."""
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Text or a code, and its place in the file."""
 
@@ -35,7 +38,7 @@ class Piece:
     end: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A segment of a document, from `start` to before `end`."""
 
@@ -46,6 +49,12 @@ class Passage:
     """How a translation is written in the file."""
     codes: tuple[Piece, ...] = ()
     """Those that are pieces of the file as they are, in their order."""
+
+
+def require_few_tags(data: bytes, path: Path) -> None:
+    """Refuse a file that consists of tags."""
+    if (tags := data.count(b"<")) > MAX_TAGS:
+        raise DataError(f"{path}: more than {MAX_TAGS:,} tags ({tags:,}); split the file")
 
 
 def decode_document(data: bytes, path: Path, *, declared: str = "utf-8") -> Script:

@@ -26,12 +26,13 @@ from seqloom.text.formats.documents import (
     has_letters,
     lines_between_breaks,
     passage_edits,
+    require_few_tags,
     trimmed_range,
 )
 from seqloom.text.formats.segments import Code, Content, Filling, Kind, Languages, Script, Segment, text_of
 from seqloom.text.formats.xml import Element, content_of, escape, parse_tree
 
-LIMITS = Limits(members=5000, bytes=1 << 28)
+LIMITS = Limits(members=5000, bytes=100 << 20, ratio=400)
 """How much a document may hold when it is decompressed."""
 
 _PARTS = re.compile(r"word/(?:document|header|footer|footnotes|endnotes|comments)[0-9]*\.xml")
@@ -114,6 +115,7 @@ class DocxCatalogue:
         for member, content in members:
             if not _PARTS.fullmatch(member.filename):
                 continue
+            require_few_tags(content, path / member.filename)
             script, root = parse_tree(content, path / member.filename)
             part = self._parts[member.filename] = _Part(script)
             part.passages = sorted(_Paragraphs(script.text, root).passages, key=lambda passage: passage.start)
@@ -131,7 +133,8 @@ class DocxCatalogue:
         edited: dict[str, bytes] = {}
         for name, inside_fillings in by_part.items():
             part = self._parts[name]
-            if edits := passage_edits(part.script.text, part.passages, inside_fillings):
+            kept = {number: each for number, each in inside_fillings.items() if _is_nested(each.content)}
+            if edits := passage_edits(part.script.text, part.passages, kept):
                 edited[name] = part.script.edited(edits, errors="xmlcharrefreplace")
         if not edited:
             return self._data
@@ -350,6 +353,17 @@ def _without_border(code: Code) -> Code:
 
 def _is_link(instruction: str) -> bool:
     return instruction.split()[:1] == ["HYPERLINK"]
+
+
+def _is_nested(content: Content) -> bool:
+    """Whether each pair is closed where it must be; what is not would not be XML."""
+    opened: list[str] = []
+    for piece in content:
+        if isinstance(piece, Code) and piece.kind == "open":
+            opened.append(piece.name)
+        elif isinstance(piece, Code) and piece.kind == "close" and (not opened or opened.pop() != piece.name):
+            return False
+    return not opened
 
 
 def _is_balanced(atoms: Sequence[_Atom]) -> bool:

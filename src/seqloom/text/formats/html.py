@@ -21,6 +21,7 @@ from seqloom.text.formats.documents import (
     decode_document,
     has_letters,
     lines_between_breaks,
+    require_few_tags,
     trimmed,
 )
 from seqloom.text.formats.markup import VOID, MarkupAttribute, Token, attributes_of, fold_spaces, markup_tokens
@@ -94,6 +95,7 @@ class _Dialect:
 
 def parse_html(data: bytes, path: Path) -> DocumentCatalogue:
     """A page as it is in a file. Its encoding is that of its mark, its declaration or `<meta charset>`, or UTF-8."""
+    require_few_tags(data, path)
     top = data[:1024]
     found = _DECLARED.search(top) or _CHARSET.search(top)
     declared = found[1].decode("ascii").lower() if found else "utf-8"

@@ -36,7 +36,7 @@ _COMMENT_END = re.compile("--!?>")
 _SPACES = re.compile(rf"{_S}+")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Token:
     """A piece of a text from `start` to before `end`."""
 

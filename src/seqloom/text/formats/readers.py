@@ -6,6 +6,7 @@ from pathlib import Path
 from seqloom.core.errors import DataError, Problems, UsageError
 from seqloom.core.files import require_file
 from seqloom.core.text_files import bare_name, read_whole
+from seqloom.text.formats.documents import require_few_tags
 from seqloom.text.formats.docx import parse_docx
 from seqloom.text.formats.html import parse_html
 from seqloom.text.formats.jsonl import JSONL, parse_jsonl
@@ -116,6 +117,8 @@ def parse_catalogue(name: str, data: bytes, *, languages: Languages = (None, Non
     """
     path = Path(name)
     suffix = path.suffix.lower()
+    if suffix in (".tmx", ".xlf", ".xliff"):
+        require_few_tags(data, path)
     if suffix in DOCUMENTS:
         return DOCUMENTS[suffix](data, path)
     match suffix:

@@ -21,7 +21,7 @@ State = Literal["untranslated", "fuzzy", "translated"]
 Kind = Literal["alone", "open", "close", "border"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Code:
     """Markup inside a segment: it is not translated, and is kept exactly as written."""
 

@@ -130,7 +130,7 @@ def _unreadable(message: str, path: Path, line: int, column: int | None = None) 
 # --- the tree --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """A value, and its position between the quotes."""
 
@@ -139,7 +139,7 @@ class Attribute:
     end: int
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An element and the positions of its two tags; <a/> ends where its tag ends."""
 
