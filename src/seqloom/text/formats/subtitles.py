@@ -10,6 +10,7 @@ Lines that begin with a dash are of two speakers, and are translated apart.
 
 import html
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +28,7 @@ from seqloom.text.formats.documents import (
     trimmed,
 )
 from seqloom.text.formats.segments import Code, Content, Script
-from seqloom.text.words import sort_of
+from seqloom.text.marks import is_unspaced
 
 _LINE = re.compile(r"([^\r\n]*+)(\r\n|\n|\r|\Z)")
 _TIMES = re.compile(r"\s*\d+[\d:.,]*\s*-->\s*\d+[\d:.,]*")
@@ -176,7 +177,7 @@ def _passage(text: str, lines: Sequence[_Line], notation: _Notation) -> Passage 
 def _join(found: "re.Match[str]") -> str:
     """What replaces a line end: a space, but nothing in scripts without spaces."""
     before, after = found.string[found.start() - 1 : found.start()], found.string[found.end() : found.end() + 1]
-    return "" if before and after and all(sort_of(each).is_unspaced for each in (before, after)) else " "
+    return "" if before and after and all(map(_is_unspaced, (before, after))) else " "
 
 
 # --- wrapping --------------------------------------------------------------------------------------------------------
@@ -227,8 +228,12 @@ def _cuts(text: str, lines: int) -> list[int]:
 def _may_end(text: str, at: int) -> bool:
     if text[at] == " ":
         return text[at - 1] != " "
-    before, after = sort_of(text[at - 1]), sort_of(text[at])
-    return before.is_unspaced and after.is_unspaced and not after.is_attached
+    is_attached = unicodedata.category(text[at])[0] == "M"
+    return _is_unspaced(text[at - 1]) and _is_unspaced(text[at]) and not is_attached
+
+
+def _is_unspaced(character: str) -> bool:
+    return is_unspaced(character) and not character.isspace()
 
 
 def _greedy(places: Sequence[int], length: int, width: int) -> list[int]:
