@@ -33,6 +33,8 @@ def server(tiny_models: TinyModels, tmp_path_factory: pytest.TempPathFactory) ->
     words = [
         f"en-de={tiny_models.english_german}",
         f"de-en={tiny_models.german_english}",
+        f"lm={tiny_models.language_model}",
+        f"vectors={tiny_models.vectors}",
     ]
     with running_server(words, tmp_path_factory.mktemp("server")) as running:
         yield running

@@ -363,7 +363,7 @@ class LanguageModel:
         stepper = PromptedStepper(
             self.stepper(),
             ids,
-            reads_across_lines=all(reader.context == "text" for reader in self._readers),
+            reads_across_lines=self.reads_across_lines,
             past_line_ends=past_line_ends,
             has_unknown=has_unknown,
         )
@@ -381,6 +381,11 @@ class LanguageModel:
                 cancellation=cancellation,
             )
         return [self._generated(prompt, ids[-1], hypothesis) for hypothesis in found]
+
+    @property
+    def reads_across_lines(self) -> bool:
+        """Whether it reads a line as the continuation of those before it."""
+        return all(reader.context == "text" for reader in self._readers)
 
     def unknown_in(self, text: str) -> tuple[int, int]:
         """The number of unknown tokens in a text, and of all tokens."""

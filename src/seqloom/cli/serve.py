@@ -110,7 +110,7 @@ def serve(
 def example_calls(address: str, served: "ServedModels", *, has_keys: bool) -> list[str]:
     """Three calls to paste."""
     if not served.pairs:
-        return [f"  curl {address}/v1/models"]
+        return _example_completions(address, served, has_keys=has_keys)
     (source, target), *_ = served.pairs
     key = " -d api_key=KEY" if has_keys else ""
     return [
@@ -118,6 +118,26 @@ def example_calls(address: str, served: "ServedModels", *, has_keys: bool) -> li
         f"  curl '{address}/translate?langpair={source}%7C{target}&q=Good+morning.{'&key=KEY' if has_keys else ''}'",
         f"  curl {address}/languages",
     ]
+
+
+def _example_completions(address: str, served: "ServedModels", *, has_keys: bool) -> list[str]:
+    """Calls to language models and word vectors."""
+    key = " -H 'Authorization: Bearer KEY'" if has_keys else ""
+    bodies: dict[str, list[tuple[str, str]]] = {
+        "language model": [
+            ("completions", '"prompt": "The", "max_tokens": 20'),
+            ("completions", '"prompt": "The end.\\n", "max_tokens": 0, "echo": true, "logprobs": 0'),
+        ],
+        "word vectors": [("embeddings", '"input": "house"')],
+    }
+    calls = [
+        f'  curl {address}/v1/{route}{key} -d \'{{"model": "{model.name}", {body}}}\''
+        for purpose, examples_of in bodies.items()
+        for model in [next((each for each in served.models if each.purpose == purpose), None)]
+        if model is not None
+        for route, body in examples_of
+    ]
+    return [*calls[:2], f"  curl {address}/v1/models{key}"]
 
 
 @app.command("add", epilog=KEY_EXAMPLES)

@@ -1,44 +1,26 @@
 """What a worker does with a model of each purpose: texts and options in, results that can be written as JSON out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from seqloom.apps.engine import EngineTranslator, open_engine
+from seqloom.apps.language_model import open_language_model
 from seqloom.apps.request import ConstraintSet, Request
 from seqloom.apps.translator import Translation, Translator, open_translator
 from seqloom.core.declaration import Purpose
 from seqloom.core.errors import UsageError
+from seqloom.serve.completion import LanguageModelActions
+from seqloom.serve.embedding import open_vector_actions
+from seqloom.serve.groups import Action, Emit, GroupCancellation, Groups, ignore_parts
 from seqloom.text.glossary import Glossary, ways_to_write
 from seqloom.text.tags import take_out
 
 Engine = Literal["seqloom", "ctranslate2"]
 
-Groups = Sequence[Sequence[str]]
-"""The texts of each request in a batch."""
-
-Emit = Callable[[int, Any], None]
-"""Gets the number of a group and a part of its answer, while the rest is still being computed."""
-
 WARM_UP = "Hello, <b>world</b>!"
 """Translated before the first request, so that no request waits for a compiler."""
-
-
-@dataclass
-class GroupCancellation:
-    """Which groups of a batch nobody waits for any more, and how many rows left a search because of it."""
-
-    groups: set[int] = field(default_factory=set)
-    dropped_rows: int = 0
-
-    def count(self, rows: int) -> None:
-        """So many more rows have left a search."""
-        self.dropped_rows += rows
-
-
-Action = Callable[[Groups, Mapping[str, Any], GroupCancellation, Emit], list[list[Any]]]
-"""The result of each text of each group; a cancelled group may lack results."""
 
 
 def open_actions(
@@ -51,11 +33,11 @@ def open_actions(
         for tags in (False, True):
             served.translate([[WARM_UP]], {"tags": tags}, GroupCancellation(), ignore_parts)
         return {"translate": served.translate}
-    raise NotImplementedError
-
-
-def ignore_parts(_group: int, _part: Any) -> None:
-    """Emit nothing."""
+    if purpose == "language model":
+        completing = LanguageModelActions(open_language_model(path, overrides))
+        completing.warm_up()
+        return {"complete": completing.complete}
+    return {"embed": open_vector_actions(path).embed}
 
 
 class TranslatorActions:

@@ -9,9 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, opennmt
+from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, openai, opennmt
 from seqloom.serve.dialects.deepl import DEEPL
 from seqloom.serve.dialects.libretranslate import LIBRETRANSLATE
+from seqloom.serve.dialects.openai import OPENAI
 from seqloom.serve.http import Dialect, Door, json_response
 from seqloom.serve.operations import Operation, endpoint
 from seqloom.serve.refusal import Refusal
@@ -37,6 +38,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *libretranslate.OPERATIONS,
     *apertium.OPERATIONS,
     *deepl.OPERATIONS,
+    *openai.OPERATIONS,
     *opennmt.OPERATIONS,
     *moses.OPERATIONS,
 )
@@ -74,6 +76,8 @@ def openapi(service: Service) -> dict[str, Any]:
 
 def dialect_of(path: str) -> Dialect:
     """The dialect in which errors of a path are written."""
+    if path.startswith("/v1/"):
+        return OPENAI
     if path.startswith(("/v2/", "/v3/")):
         return DEEPL
     return _DIALECTS.get(path, LIBRETRANSLATE)

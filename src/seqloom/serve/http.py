@@ -36,11 +36,15 @@ def json_response(
     value: Any, status: int = 200, *, headers: Mapping[str, str] | None = None, media_type: str = JSON
 ) -> Response:
     """An answer in JSON. Numbers that JSON cannot represent become null."""
+    return Response(json_text(value).encode("utf-8", "replace"), status, headers=headers, media_type=media_type)
+
+
+def json_text(value: Any) -> str:
+    """A value in JSON. Numbers that JSON cannot represent become null."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
-    return Response(text.encode("utf-8", "replace"), status, headers=headers, media_type=media_type)
+        return json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def _finite(value: Any) -> Any:

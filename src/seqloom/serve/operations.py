@@ -7,12 +7,14 @@ the shape of its dialect.
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.serve.http import Call, Dialect
@@ -42,12 +44,36 @@ class Operation:
     """Whether its body holds a file, with limits of its own."""
 
 
+class EventStream(StreamingResponse):
+    """Server-sent events, sent as they come. A client that leaves ends them.
+
+    `close` is called at the end, whatever ends it, also where no event was sent.
+    """
+
+    def __init__(self, events: AsyncGenerator[str], close: Callable[[], object] = lambda: None) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self._events, self._at_end = events, ExitStack()
+        self._at_end.callback(close)
+
+    def at_end(self, call: Callable[[], object]) -> None:
+        """Call a function when the last event has been sent."""
+        self._at_end.callback(call)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events."""
+        with self._at_end:
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                await self._events.aclose()
+
+
 def endpoint(service: Service, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint for the router: runs the handler, ends it when the client leaves, and logs what came of it.
 
     The body is read first.
     """
-    limits, route, handler = service.state.settings, operation.path, operation.handler
+    limits, handler = service.state.settings, operation.handler
     most = limits.file_bytes + FORM_BYTES if operation.takes_file else limits.body_bytes
     seconds = limits.request_seconds * (FILE_TIMES if operation.takes_file else 1)
 
@@ -55,7 +81,8 @@ def endpoint(service: Service, operation: Operation) -> Callable[[Request], Awai
         begun, loop = time.perf_counter(), asyncio.get_running_loop()
         call = Call(request, service.state, operation.dialect, loop.time() + seconds)
         identity = uuid.uuid4().hex
-        with service.state.in_flight():
+        with ExitStack() as accepted:
+            accepted.enter_context(service.state.in_flight())
             try:
                 if service.state.is_draining:
                     raise Refusal(503, "the server is shutting down; retry", retry_after=5)
@@ -68,26 +95,33 @@ def endpoint(service: Service, operation: Operation) -> Callable[[Request], Awai
                     response.headers["retry-after"] = str(refusal.retry_after)
                 if service.state.is_draining or refusal.status in (408, 413):
                     response.headers["connection"] = "close"
-        response.headers["x-request-id"] = identity
-        elapsed = time.perf_counter() - begun
-        if response.status_code < 400:
-            service.state.translated[call.key] += call.characters
-        service.state.metrics.requests.labels(call.dialect.name, route, str(response.status_code)).inc()
-        service.state.metrics.request_seconds.labels(call.dialect.name).observe(elapsed)
-        service.state.notify(
-            "request",
-            id=identity,
-            dialect=call.dialect.name,
-            route=route,
-            status=response.status_code,
-            ms=round(1000 * elapsed, 1),
-            texts=call.texts,
-            characters=call.characters,
-            key=call.key,
-        )
+            response.headers["x-request-id"] = identity
+            accepted.callback(_report, call, operation, identity, response.status_code, begun)
+            if isinstance(response, EventStream):  # answered when its last event has been sent
+                response.at_end(accepted.pop_all().close)
         return response
 
     return answer
+
+
+def _report(call: Call, operation: Operation, identity: str, status: int, begun: float) -> None:
+    """Count a request that has been answered, and write it to the log."""
+    elapsed, metrics = time.perf_counter() - begun, call.state.metrics
+    if status < 400:
+        call.state.translated[call.key] += call.characters
+    metrics.requests.labels(call.dialect.name, operation.path, str(status)).inc()
+    metrics.request_seconds.labels(call.dialect.name).observe(elapsed)
+    call.state.notify(
+        "request",
+        id=identity,
+        dialect=call.dialect.name,
+        route=operation.path,
+        status=status,
+        ms=round(1000 * elapsed, 1),
+        texts=call.texts,
+        characters=call.characters,
+        key=call.key,
+    )
 
 
 async def _unless_disconnected(service: Service, call: Call, handler: Handler) -> Response:

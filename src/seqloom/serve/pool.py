@@ -76,7 +76,10 @@ class Ticket:
     texts: Sequence[str]
     deadline: float
     done: asyncio.Future[list[Any]]
-    on_part: Callable[[Any], None] | None = None
+    on_part: Callable[[int, Any], None] | None = None
+    """Gets the number of a text and a part of its answer."""
+    output_tokens: int = 0
+    """Tokens that may be written for each text, where that does not follow from its length."""
     key: str = ""
     """Tickets with the same key can share a batch."""
     results: list[Any] = field(default_factory=list)
@@ -98,7 +101,11 @@ class Ticket:
     @property
     def waiting_tokens(self) -> int:
         """About how many tokens of it wait."""
-        return sum(tokens_of(self.texts[at]) for at in self.waiting)
+        return sum(self.tokens_of(at) for at in self.waiting)
+
+    def tokens_of(self, at: int) -> int:
+        """About how many tokens a text of it costs."""
+        return tokens_of(self.texts[at]) + self.output_tokens
 
     def fail(self, error: Exception) -> None:
         """It will not be answered."""
@@ -200,8 +207,8 @@ class Pool:
         self._queue: deque[Ticket] = deque()
         self._places = asyncio.Semaphore(settings.queue)
         self._numbers = count()
-        self._speed: float | None = None
-        """Tokens per second of one worker."""
+        self._speeds: dict[tuple[str, str], float] = {}
+        """Tokens per second of one worker, by model and action."""
         self._is_woken = self._is_closed = False
 
     @property
@@ -224,16 +231,20 @@ class Pool:
         options: Mapping[str, Any],
         *,
         deadline: float,
-        on_part: Callable[[Any], None] | None = None,
+        on_part: Callable[[int, Any], None] | None = None,
+        output_tokens: int = 0,
     ) -> list[Any]:
         """The result of each text. `deadline` is in the time of the event loop.
+
+        `on_part` gets the number of a text and a part of its answer. `output_tokens` is how many tokens may be written
+        for each text, where that does not follow from its length.
 
         A caller that is cancelled takes its texts out of the queue and out of the workers' searches.
         """
         if not texts:
             return []
         loop = asyncio.get_running_loop()
-        ticket = Ticket(model, do, options, texts, deadline, loop.create_future(), on_part)
+        ticket = Ticket(model, do, options, texts, deadline, loop.create_future(), on_part, output_tokens)
         if (late := self._estimate(ticket) - (deadline - loop.time())) > 0:
             raise overloaded(late)
         try:
@@ -256,12 +267,18 @@ class Pool:
     def _estimate(self, ticket: Ticket) -> float:
         """Seconds until a new ticket would be answered; 0 as long as no speed was measured."""
         ready = sum(worker.is_ready for worker in self._workers)
-        if self._speed is None or not ready:
+        if not ready:
             return 0.0
-        own = sum(map(tokens_of, ticket.texts))
+        own = sum(map(ticket.tokens_of, range(len(ticket.texts))))
         # Turns: each ticket before it gets about as much of the workers' time as this one needs.
-        others = sum(min(each.waiting_tokens, own + self._settings.batch_tokens) for each in self._queue)
-        return (own + others) / (self._speed * ready)
+        turn = own + self._settings.batch_tokens
+        others = sum(self._seconds(each, min(each.waiting_tokens, turn)) for each in self._queue)
+        return (self._seconds(ticket, own) + others) / ready
+
+    def _seconds(self, ticket: Ticket, tokens: int) -> float:
+        """How long a worker takes for so many tokens of a ticket; 0 as long as no speed was measured."""
+        speed = self._speeds.get((ticket.model, ticket.do))
+        return 0.0 if speed is None else tokens / speed
 
     def _cancel(self, ticket: Ticket) -> None:
         """Nobody waits for a ticket any more."""
@@ -319,7 +336,7 @@ class Pool:
         is_any_busy = any(worker.batch is not None for worker in self._workers)
         ready = max(1, sum(worker.is_ready for worker in self._workers))
         room = max(math.ceil(waiting / ready), MIN_SHARED_TEXTS if is_any_busy else 1)
-        budget, tokens = self._settings.batch_tokens, 0
+        budget, tokens, cost = self._settings.batch_tokens, 0, 0
         taken: dict[Ticket, list[int]] = {}
         for most in (TURN_TEXTS, room):
             for ticket in tickets:
@@ -329,6 +346,7 @@ class Pool:
                     places.append(at)
                     room -= 1
                     tokens += tokens_of(ticket.texts[at])
+                    cost += ticket.tokens_of(at)
         groups = [(ticket, places) for ticket, places in taken.items() if places]
         for ticket, _ in groups:
             if ticket.waiting:  # its next turn comes after those of the others
@@ -337,7 +355,7 @@ class Pool:
             else:
                 self._leave(ticket)
         self._metrics.batch_texts.observe(sum(len(places) for _, places in groups))
-        return _Batch(next(self._numbers), groups, tokens, now)
+        return _Batch(next(self._numbers), groups, cost, now)
 
     def _kill_if_hanging(self, worker: _Worker, batch: _Batch) -> None:
         if worker.batch is batch:
@@ -349,15 +367,17 @@ class Pool:
         if batch is None or message.get("batch") != batch.number:
             return
         if "part" in message:
-            ticket, _ = batch.groups[message["group"]]
+            ticket, places = batch.groups[message["group"]]
             if ticket.on_part is not None and not ticket.done.done():
-                ticket.on_part(message["part"])
+                ticket.on_part(places[message["text"]], message["part"])
             return
         seconds = asyncio.get_running_loop().time() - batch.begun
         self._metrics.batch_seconds.observe(seconds)
         self._metrics.dropped_rows.inc(message["dropped_rows"])
         speed = batch.tokens / max(seconds, 1e-6)
-        self._speed = speed if self._speed is None else SPEED_MEMORY * self._speed + (1 - SPEED_MEMORY) * speed
+        first, _ = batch.groups[0]
+        key = first.model, first.do
+        self._speeds[key] = SPEED_MEMORY * self._speeds.get(key, speed) + (1 - SPEED_MEMORY) * speed
         for (ticket, places), answer in zip(batch.groups, message["groups"], strict=True):
             if "error" in answer:
                 if ticket in self._queue:

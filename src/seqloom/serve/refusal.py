@@ -11,14 +11,16 @@ class Refusal(Exception):
     message: str
     retry_after: int | None = None
     """Seconds after which the same request may succeed."""
+    param: str | None = None
+    """The parameter that it is about, for APIs that name it."""
 
     def __str__(self) -> str:
         return self.message
 
 
-def bad_request(message: str) -> Refusal:
+def bad_request(message: str, *, param: str | None = None) -> Refusal:
     """A request that is wrong as it is written."""
-    return Refusal(400, message)
+    return Refusal(400, message, param=param)
 
 
 def overloaded(retry_after: float) -> Refusal:

@@ -5,12 +5,15 @@ here, so that all of them behave the same.
 """
 
 import asyncio
+import json
 import re
+import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from seqloom.apps.catalogues import CatalogueWork, finish_work, plan_work
+from seqloom.serve.completion import CompletionOptions, written_prompt
 from seqloom.serve.document_jobs import DocumentJobs
 from seqloom.serve.documents import Markup, composed, marked_up, media_type_of, translations_of
 from seqloom.serve.files import FileStore
@@ -356,6 +359,53 @@ class Service:
             return results
 
         return await asyncio.to_thread(finish)
+
+    # --- language models and word vectors -----------------------------------------------------------------------------
+
+    def check_inputs(self, call: Call, inputs: Sequence[str | Sequence[int]]) -> None:
+        """Refuse texts, or lists of ids, that exceed the limits of a request; an id counts as a character."""
+        limits = self.state.settings
+        if len(inputs) > limits.texts:
+            raise bad_request(f"{len(inputs)} texts are more than the limit of {limits.texts} per request")
+        ids = [each for each in inputs if not isinstance(each, str)]
+        if longest := max((len(each) for each in ids if len(each) > limits.characters), default=0):
+            raise bad_request(f"a text has {longest:,} ids; the limit is {limits.characters:,}")
+        self.check_texts(call, [each for each in inputs if isinstance(each, str)])
+        call.texts += len(ids)
+        call.characters += sum(map(len, ids))
+
+    async def complete(
+        self,
+        call: Call,
+        model: str,
+        prompts: Sequence[str | Sequence[int]],
+        options: CompletionOptions,
+        *,
+        seed: int | None = None,
+        on_part: Callable[[int, Any], None] | None = None,
+    ) -> list[dict[str, Any]]:
+        """What a language model writes for each prompt: `choices` and numbers of tokens (`LanguageModelActions`).
+
+        With a seed each prompt is continued as it would be alone, without one every time otherwise. `on_part` gets the
+        number of a prompt and what was written since the last part, if `options.stream` is set.
+        """
+        self.check_inputs(call, prompts)
+        sent = [written_prompt(prompt, seed=secrets.randbits(63) if seed is None else seed) for prompt in prompts]
+        return await self.pool.submit(
+            model,
+            "complete",
+            sent,
+            asdict(options),
+            deadline=call.deadline,
+            on_part=on_part,
+            output_tokens=options.max_tokens,
+        )
+
+    async def embed(self, call: Call, model: str, inputs: Sequence[str | Sequence[int]]) -> list[dict[str, Any]]:
+        """For each text its `vector`, float32 in base64, and its number of `tokens` (`VectorActions`)."""
+        self.check_inputs(call, inputs)
+        sent = [json.dumps(each, ensure_ascii=False) for each in inputs]
+        return await self.pool.submit(model, "embed", sent, {}, deadline=call.deadline)
 
 
 def terms_in(glossary: Glossary, lines: Sequence[str], *, tags: bool) -> list[list[str]]:

@@ -5,7 +5,7 @@ Messages are JSON, each preceded by its length in four bytes, over a pair of con
     server → worker   {"batch": 7, "do": "translate", "model": "en-de", "options": {…}, "groups": [["a text", …], …]}
                       {"cancel": 7, "group": 0}
     worker → server   {"ready": true} once, or {"failed": "sentence", "code": 4}
-                      {"batch": 7, "group": 0, "part": …}        while a text is written, where it is streamed
+                      {"batch": 7, "group": 0, "text": 0, "part": …}   while a text is written, where it is streamed
                       {"batch": 7, "groups": [{"results": […]} or {"error": "sentence"}, …], "dropped_rows": 0}
 
 The texts of a group belong to one request. A group that cannot be answered, because of a term that the model cannot
@@ -33,7 +33,8 @@ from seqloom.core.declaration import Purpose
 from seqloom.core.errors import SeqloomError, exit_code_of
 from seqloom.core.events import json_line
 from seqloom.data.workers import end_with_parent
-from seqloom.serve.actions import Action, Engine, GroupCancellation, open_actions
+from seqloom.serve.actions import Engine, open_actions
+from seqloom.serve.groups import Action, GroupCancellation
 
 LENGTH = struct.Struct("!I")
 """How the length of a message is written."""
@@ -135,14 +136,17 @@ class _Worker:
         emit = partial(self._emit, message["batch"])
         try:
             (found,) = action(
-                [message["groups"][at]], message["options"], GroupCancellation(), lambda _, part: emit(at, part)
+                [message["groups"][at]],
+                message["options"],
+                GroupCancellation(),
+                lambda _, text, part: emit(at, text, part),
             )
         except SeqloomError as error:
             return {"error": str(error)}
         return {"results": found}
 
-    def _emit(self, batch: int, group: int, part: Any) -> None:
-        self._connection.sendall(framed({"batch": batch, "group": group, "part": part}))
+    def _emit(self, batch: int, group: int, text: int, part: Any) -> None:
+        self._connection.sendall(framed({"batch": batch, "group": group, "text": text, "part": part}))
 
 
 def framed(message: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,31 @@
+"""Batches as the actions of a worker see them: texts in groups, one for each request."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Groups = Sequence[Sequence[str]]
+"""The texts of each request in a batch."""
+
+Emit = Callable[[int, int, Any], None]
+"""Gets the number of a group, of a text in it, and a part of its answer, while the rest is still being computed."""
+
+
+@dataclass
+class GroupCancellation:
+    """Which groups of a batch nobody waits for any more, and how many rows left a search because of it."""
+
+    groups: set[int] = field(default_factory=set)
+    dropped_rows: int = 0
+
+    def count(self, rows: int) -> None:
+        """So many more rows have left a search."""
+        self.dropped_rows += rows
+
+
+Action = Callable[[Groups, Mapping[str, Any], GroupCancellation, Emit], list[list[Any]]]
+"""The result of each text of each group; a cancelled group may lack results."""
+
+
+def ignore_parts(_group: int, _text: int, _part: Any) -> None:
+    """Emit nothing."""
