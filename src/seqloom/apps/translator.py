@@ -37,6 +37,8 @@ from seqloom.runs.loading import LoadedModel, load, require_loaded, require_tran
 from seqloom.runs.readers import require_reader
 from seqloom.runs.translator import (
     LINES_AT_ONCE,
+    NO_ATTENTION,
+    AttentionReader,
     Part,
     PartSearch,
     batches_by_length,
@@ -110,6 +112,15 @@ class Steppers:
         if isinstance(made, TakesShortlist):
             return made.with_shortlist(shortlist)
         return model_stepper(model, attention=attention, heads=heads, shortlist=shortlist)
+
+    def attention_reader(self, settings: SearchConfig) -> AttentionReader:
+        """Adds attention to what a search has found."""
+        return AttentionReader([each.model for each in self._loaded], self._loaded[0].device, settings)
+
+    @property
+    def can_attend(self) -> bool:
+        """False if all models declare that they have no attention."""
+        return any(each.config.model.has_attention is not False for each in self._loaded)
 
     @cached_property
     def _int8_models(self) -> list[nn.Module]:
@@ -295,6 +306,9 @@ class Translator:
         bare = [take_out(line) for line in lines] if request.tags else []
         plain = [each.plain for each in bare] if request.tags else lines
         render = _Render(self.tokenizers, settings, request, self.calibration)
+        with_attention = self._steppers.attention_reader(settings) if render.may_need_attention else None
+        if (request.align or request.tags) and not self._steppers.can_attend:
+            raise UsageError(NO_ATTENTION)
         results: list[list[Translation]] = []
         for begin in range(0, len(plain), LINES_AT_ONCE):
             some = plain[begin : begin + LINES_AT_ONCE]
@@ -308,7 +322,7 @@ class Translator:
                         watch.cut(begin + line, len(places))
             on_batch = _reporter(parts, len(some), progress, watch)
             by_part = part_constraints(parts, constraints[begin : begin + LINES_AT_ONCE], glossary)
-            search = self._part_search(settings, by_part, attention=render.needs_attention)
+            search = self._part_search(settings, by_part)
             bound: list[Constraint | None] = []
             for part, given in zip(parts, by_part, strict=True):
                 try:  # one that cannot be met is reported with its line, before anything is searched
@@ -323,9 +337,13 @@ class Translator:
                 lines_of_parts = [begin + part.line for part in parts]
                 cancellation = Cancellation(is_cancelled, on_dropped).for_batch(lines_of_parts)
             found = search(parts, constraints=bound, on_batch=on_batch, cancellation=cancellation)
-            for places in by_line:
+            is_aligned = [request.align or bool(bare and bare[begin + line].nodes) for line in range(len(some))]
+            if with_attention is not None:
+                found = with_attention(parts, found, render.needs_attention(by_line, found, is_aligned))
+            for line, places in enumerate(by_line):
                 is_whole = all(found[at] for at in places)  # a part of a cancelled line has no hypotheses
-                whole = render.line([parts[at] for at in places], [found[at] for at in places]) if is_whole else []
+                lists = [found[at] for at in places]
+                whole = render.line([parts[at] for at in places], lists, align=is_aligned[line]) if is_whole else []
                 results.append(whole)
 
         def tagged(translation: Translation, line: Tagged) -> Translation:
@@ -375,12 +393,10 @@ class Translator:
         ids = [id for line in encoded for id in line]
         return ids.count(UNKNOWN) / max(1, len(ids))
 
-    def _part_search(
-        self, settings: SearchConfig, constraints: Sequence[ConstraintSet | None], *, attention: bool
-    ) -> PartSearch:
+    def _part_search(self, settings: SearchConfig, constraints: Sequence[ConstraintSet | None]) -> PartSearch:
         def stepper(places: Sequence[int]) -> Stepper:
             required = [required_symbols(constraints[at], self.tokenizers.target) for at in places]
-            return self._steppers.stepper(settings, attention=attention or settings.coverage > 0, required=required)
+            return self._steppers.stepper(settings, attention=settings.coverage > 0, required=required)
 
         at_once = sentences_at_once(self.loaded, settings)
         return PartSearch(self.tokenizers.target, self.loaded.device, settings, at_once, stepper)
@@ -405,7 +421,7 @@ class Translator:
             )
         recorder = Recorder()
         render = _Render(self.tokenizers, settings, Request(), self.calibration)
-        core = self._part_search(settings, given, attention=render.needs_attention)
+        core = self._part_search(settings, given)
         with torch.inference_mode():
             (found,) = decode(
                 core.stepper([0]),
@@ -415,7 +431,12 @@ class Translator:
                 recorder=recorder,
                 show=core.show,
             )
-        return Watched(tuple(render.line(parts, [found])), recorder.traces(1)[0], self.tokenizers.target.piece)
+        if render.may_need_attention:
+            needed = render.needs_attention([[0]], [found], [False])
+            (found,) = self._steppers.attention_reader(settings)(parts, [found], needed)
+        return Watched(
+            tuple(render.line(parts, [found], align=False)), recorder.traces(1)[0], self.tokenizers.target.piece
+        )
 
     def _parts(self, lines: Sequence[str], settings: SearchConfig, *, first: int = 0) -> list[Part]:
         return make_parts(lines, self.tokenizers.source, limit=self.longest, split=settings.split, first=first)
@@ -450,27 +471,39 @@ class _Render:
     calibration: Calibration | None
 
     @property
-    def align(self) -> bool:
-        return self.request.align or self.request.tags
+    def may_need_attention(self) -> bool:
+        return self.request.pieces or self.request.align or self.request.tags or self.settings.unknown == "copy"
 
-    @property
-    def needs_attention(self) -> bool:
-        return self.request.pieces or self.align or self.settings.unknown == "copy"
+    def needs_attention(
+        self, by_line: Sequence[Sequence[int]], found: Sequence[Sequence[Hypothesis]], is_aligned: Sequence[bool]
+    ) -> list[tuple[int, int]]:
+        """The hypotheses whose attention is used, by the place of their part, and their rank."""
+        is_copied = self.settings.unknown == "copy"
+        return [
+            (at, rank)
+            for places, align in zip(by_line, is_aligned, strict=True)
+            for at in places
+            for rank, each in enumerate(found[at] if self._returns_all(places) else found[at][:1])
+            if align or self.request.pieces or (is_copied and UNKNOWN in each.symbols)
+        ]
 
-    def line(self, parts: Sequence[Part], found: Sequence[list[Hypothesis]]) -> list[Translation]:
+    def _returns_all(self, parts: Sequence[object]) -> bool:
+        """Whether all hypotheses of the parts of a line are returned, not only the best of each."""
+        # Samples of the parts are independent, so together they are a sample of the line; ranks cannot be combined so.
+        return len(parts) == 1 or self.settings.method == "sample"
+
+    def line(self, parts: Sequence[Part], found: Sequence[list[Hypothesis]], *, align: bool) -> list[Translation]:
         """The translations of a line out of those of its parts: of several parts of a beam, the best of each."""
         if not parts:
-            return [Translation("", None, alignment=Alignment.empty() if self.align else None)]
-        # Samples of the parts are independent, so together they are a sample of the line; ranks cannot be combined so.
-        is_sampled = self.settings.method == "sample"
-        ways = list(zip(*found, strict=True)) if len(parts) == 1 or is_sampled else [tuple(s[0] for s in found)]
-        return [self._joined(parts, way) for way in ways]
+            return [Translation("", None, alignment=Alignment.empty() if align else None)]
+        ways = list(zip(*found, strict=True)) if self._returns_all(parts) else [tuple(s[0] for s in found)]
+        return [self._joined(parts, way, align=align) for way in ways]
 
-    def _joined(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis]) -> Translation:
+    def _joined(self, parts: Sequence[Part], hypotheses: Sequence[Hypothesis], *, align: bool) -> Translation:
         source, target = self.tokenizers.source, self.tokenizers.target
         unknown, dictionary = self.settings.unknown, self.request.dictionary
         words = [
-            words_of(part, each, self.tokenizers, unknown=unknown, dictionary=dictionary, align=self.align)
+            words_of(part, each, self.tokenizers, unknown=unknown, dictionary=dictionary, align=align)
             for part, each in zip(parts, hypotheses, strict=True)
         ]
         texts = [
@@ -489,7 +522,7 @@ class _Render:
             hypotheses=tuple(hypotheses),
             source_pieces=tuple(source.piece(id) for id in parts[0].ids) if is_shown else (),
             target_pieces=tuple(target.piece(id) for id in hypotheses[0].symbols) if is_shown else (),
-            alignment=align_parts([each for each in words if each], joined.starts) if self.align else None,
+            alignment=align_parts([each for each in words if each], joined.starts) if align else None,
             confidence=confidence,
             is_calibrated=self.calibration is not None,
         )

@@ -30,6 +30,21 @@ class TranslationModel(Protocol):
         ...
 
 
+@runtime_checkable
+class AttendsInOnePass(Protocol):
+    """A translation model that computes the attention of given targets in one pass.
+
+    One with `heads` among its `stepper_options` takes this argument here too. The attention of a model without this
+    method is found step by step.
+    """
+
+    def teacher_forced_attention(
+        self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch target source"] | None:
+        """How much each real target position attends to each source position; None without attention."""
+        ...
+
+
 class RecurrentLanguageModel(Protocol):
     """What a model must offer to be trained and used as a language model."""
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
@@ -31,6 +32,7 @@ from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.fast.shortlist import Offered, Shortlister
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.outputs import Output
+from seqloom.nn.probe import listen
 from seqloom.nn.recurrent import (
     Bidirectional,
     DropoutKind,
@@ -292,6 +294,16 @@ class Seq2Seq(nn.Module):
         context = summarise(values, lengths, summary=self.summary, directions=directions)  # [batch, width]
         hints = None if self.bridge is None else self.bridge(context)  # [batch, layers, width]
         return self.decoder.start(values, lengths, context=context, hints=hints)
+
+    def teacher_forced_attention(
+        self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch target source"] | None:
+        """The attention of given targets to the source, the same that steps return; None without attention."""
+        if self.decoder.attention is None:
+            return None
+        with listen(self.decoder.attention, "weights") as trace:
+            self(source, previous, lengths)
+        return torch.cat(trace["weights"], 1)  # one value for all positions, or one for each
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
         """The layers that ranks may gather one by one, and the method by which a loss enters them.

@@ -344,6 +344,21 @@ class Transformer(nn.Module):
         memory: Tensor = self.encoder.norm(x)
         return memory, packing, mask
 
+    def teacher_forced_attention(
+        self,
+        source: Source,
+        previous: Int[Tensor, "batch target"],
+        lengths: Int[Tensor, " batch"],
+        *,
+        heads: str = "mean",
+    ) -> Float[Tensor, "batch target source"]:
+        """The attention of given targets to the source, the same that steps return; 0 or anything at padding."""
+        layers = self.decoder.layers
+        policy = HeadPolicy.of(heads, layers=len(layers), heads=layers[0].cross.heads)
+        with listen(layers[policy.layer].cross, "weights") as trace:
+            self(source, previous, lengths)
+        return policy.choose(trace["weights"][0])  # of [batch, heads, target, source]
+
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
         """The layers that ranks may gather one by one, and the method by which a loss enters them."""
         return [(layer, "forward") for layer in (*self.encoder.layers, *self.decoder.layers)]

@@ -6,21 +6,22 @@ models) is in `seqloom.apps.translator`.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float64
-from torch import nn
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
 
 from seqloom.core.declaration import StepperOption
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
-from seqloom.core.symbols import END, PAD, UNKNOWN
+from seqloom.core.symbols import BEGIN, END, PAD, UNKNOWN
 from seqloom.metrics.translation import Chrf
-from seqloom.models.protocols import TranslationModel
+from seqloom.models.protocols import AttendsInOnePass, TranslationModel
+from seqloom.nn.dropout import evaluating
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.runs.loading import LoadedModel
@@ -28,6 +29,8 @@ from seqloom.search.candidates import DeadEnd
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import decode
 from seqloom.search.driver import Cancellation
+from seqloom.search.ensemble import Ensemble
+from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig, Split, Unknown
@@ -51,8 +54,17 @@ from one step to the next."""
 SYMBOLS_PER_TRANSLATION = 10
 """Symbols in the shortlist of a sentence, roughly, for each requested translation of a source symbol."""
 
+MAX_ATTENTION_PAIRS = 1 << 17
+"""Pairs of a target and a source position, padding included, whose attention one pass computes: additive attention has
+a hidden layer for each of them, half a kilobyte to four. A longer hypothesis is read step by step."""
+
 MAX_SHOWN_CHARACTERS = 80
 """Characters of a phrase or prefix in a message."""
+
+NO_ATTENTION = (
+    "this search returns no attention, so words cannot be aligned; use a model with attention, or align both texts "
+    "with: seqloom align"
+)
 
 MIN_JUDGED = 5
 """Translations from which on it can be judged whether the model has learned to end its outputs."""
@@ -254,10 +266,7 @@ def words_of(
 def attention_of(part: Part, hypothesis: Hypothesis, tokenizers: Tokenizers) -> WordAttention:
     """The attention of words from that of the symbols of a hypothesis."""
     if hypothesis.attention is None:
-        raise UsageError(
-            "this search returns no attention, so words cannot be aligned; use a model with attention, or align both "
-            "texts with: seqloom align"
-        )
+        raise UsageError(NO_ATTENTION)
     return word_attention(part.text, hypothesis.symbols, hypothesis.attention.double().cpu().numpy(), tokenizers)
 
 
@@ -420,6 +429,83 @@ class PartSearch:
 
 
 @dataclass(frozen=True)
+class AttentionReader:
+    """Adds their attention to hypotheses, in a pass over each of them after the search, which is faster without it.
+
+    The models read the source and all symbols of a hypothesis at once, in their own precision: a search in int8 has
+    the attention of the weights that were rounded. That of several models is its mean, as in an `Ensemble`.
+    """
+
+    models: Sequence[nn.Module]
+    device: torch.device
+    settings: SearchConfig
+
+    def __post_init__(self) -> None:
+        if self.settings.heads not in ("mean", "max"):
+            self._stepper()  # refuses heads that a model does not have, before anything is searched
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        parts: Sequence[Part],
+        found: Sequence[Sequence[Hypothesis]],
+        needed: Iterable[tuple[int, int]],
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each part, some of them with attention: `needed` has the places of their parts, and ranks.
+
+        Those that have it already, because the search needed it, are left as they are.
+        """
+        read = [list(hypotheses) for hypotheses in found]
+        is_missing = {(at, rank): read[at][rank].attention is None for at, rank in needed}
+        chosen = [
+            (at, rank) for (at, rank), is_left in is_missing.items() if is_left and read[at][rank].token_log_probs
+        ]
+        lengths = [max(len(parts[at].ids), len(read[at][rank].token_log_probs)) for at, rank in chosen]
+        for batch in batches_by_length(lengths, self.settings.tokens_per_batch):
+            rows = max(1, MAX_ATTENTION_PAIRS // lengths[batch[0]] ** 2)
+            for begin in range(0, len(batch), rows):
+                places = [chosen[number] for number in batch[begin : begin + rows]]
+                sources = [parts[at].ids for at, _ in places]
+                hypotheses = [read[at][rank] for at, rank in places]
+                for (at, rank), attention in zip(places, self._attention(sources, hypotheses), strict=True):
+                    read[at][rank] = replace(read[at][rank], attention=attention)
+        return read
+
+    def _attention(
+        self, sources: Sequence[list[int]], hypotheses: Sequence[Hypothesis]
+    ) -> list[Float[Tensor, "steps source"] | None]:
+        """The attention of hypotheses to their sources."""
+        source, symbols = source_batch(sources, self.device), [each.symbols for each in hypotheses]
+        steps = [len(each.token_log_probs) for each in hypotheses]  # an end counts, if it was reached
+        models = [model for model in self.models if isinstance(model, AttendsInOnePass)]
+        if len(models) < len(self.models) or source.ids.shape[1] * max(steps) > MAX_ATTENTION_PAIRS:
+            forced = forced_search(self._stepper(), source, symbols, settings=SearchConfig())
+            return [
+                None if each.attention is None else each.attention[:count]
+                for each, count in zip(forced, steps, strict=True)
+            ]
+        read = [[BEGIN, *each][:count] for each, count in zip(symbols, steps, strict=True)]
+        previous, lengths = (torch.from_numpy(table).to(self.device) for table in padded(read))
+        weights = []
+        for model in models:
+            options: dict[str, Any] = {"heads": self.settings.heads} if "heads" in stepper_options(model) else {}
+            with evaluating(model):
+                own = model.teacher_forced_attention(source, previous, lengths, **options)  # [batch, target, source]
+            if own is not None:
+                weights.append(own)
+        if not weights:
+            return [None] * len(steps)
+        mean = weights[0] if len(weights) == 1 else torch.stack(weights).mean(0)
+        # Copies: a part of a table would keep all of it in memory, the other heads included.
+        return [mean[row, :count, : len(sources[row])].clone() for row, count in enumerate(steps)]
+
+    def _stepper(self) -> Stepper:
+        """The models as a search sees them that returns its attention."""
+        steppers = [model_stepper(model, attention=True, heads=self.settings.heads) for model in self.models]
+        return steppers[0] if len(steppers) == 1 else Ensemble(steppers)
+
+
+@dataclass(frozen=True)
 class BestTranslations:
     """The best translation of each line."""
 
@@ -437,7 +523,8 @@ def translate_lines(
     settings, tokenizers = loaded.search_settings(), loaded.tokenizers
     target, unknown = tokenizers.target, settings.unknown
     model = with_int8(loaded.model) if settings.precision == "int8" else loaded.model
-    stepper = model_stepper(model, attention=settings.coverage > 0 or unknown == "copy", heads=settings.heads)
+    stepper = model_stepper(model, attention=settings.coverage > 0, heads=settings.heads)
+    with_attention = AttentionReader([loaded.model], loaded.device, settings) if unknown == "copy" else None
     search = PartSearch(
         target,
         loaded.device,
@@ -456,6 +543,10 @@ def translate_lines(
         for at, part in enumerate(parts):
             by_line[part.line].append(at)
         found = search(parts, on_batch=line_counter(parts, len(some), progress))
+        if with_attention is not None:
+            found = with_attention(
+                parts, found, [(at, 0) for at in range(len(parts)) if UNKNOWN in found[at][0].symbols]
+            )
         for places in by_line:
             best = [found[at][0] for at in places]
             words = [words_of(parts[at], found[at][0], tokenizers, unknown=unknown) for at in places]
@@ -484,11 +575,17 @@ def line_counter(parts: Sequence[Part], lines: int, progress: Callable[[int], No
     return on_batch
 
 
+def stepper_options(model: object) -> frozenset[StepperOption]:
+    """The options of the stepper of a model."""
+    options: frozenset[StepperOption] = getattr(model, "stepper_options", frozenset())
+    return options
+
+
 def model_stepper(
     model: nn.Module, *, attention: bool, heads: str = "mean", shortlist: Shortlister | None = None
 ) -> Stepper:
     """A model as a search sees it; settings that it cannot follow are refused."""
-    options: frozenset[StepperOption] = getattr(model, "stepper_options", frozenset())
+    options = stepper_options(model)
     chosen: dict[str, Any] = {"heads": heads, "shortlist": shortlist}
     if "heads" not in options and heads not in ("mean", "max"):
         raise UsageError(
