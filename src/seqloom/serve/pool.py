@@ -6,7 +6,7 @@
 
 An idle worker takes at once what waits, up to a budget of tokens: tickets for the same model with the same options
 share a batch. Each ticket in the queue has its turn, so that a file of a thousand lines delays a line alone by one
-batch, not by the file. While other workers are idle too, the texts are divided among them.
+batch, not by the file. A worker takes no more than its share of all texts, so that the others have as many.
 
 At most `queue` tickets wait in the queue; further ones wait to enter it. A ticket that cannot be answered before its
 deadline, by the speed measured so far, is refused at once (503), as is one whose deadline passes while it waits. A
@@ -30,9 +30,6 @@ from seqloom.serve.metrics import Metrics
 from seqloom.serve.refusal import Refusal, bad_request, overloaded
 from seqloom.serve.settings import ServeConfig
 from seqloom.serve.worker import LENGTH, WorkerSpec, framed, main
-
-MIN_SHARED_TEXTS = 16
-"""Texts that a worker takes, if so many wait, while other workers are busy: fewer make poor use of a batch."""
 
 TURN_TEXTS = 16
 """Texts of one ticket in a batch while others wait."""
@@ -318,9 +315,10 @@ class Pool:
             limit = HANG_FACTOR * self._settings.request_seconds
             asyncio.get_running_loop().call_later(limit, self._kill_if_hanging, worker, batch)
         self._metrics.waiting.set(len(self._queue))
-        self._metrics.running.set(
-            sum(len(places) for worker in self._workers if worker.batch for _, places in worker.batch.groups)
-        )
+        self._metrics.running.set(self._running_texts())
+
+    def _running_texts(self) -> int:
+        return sum(len(places) for worker in self._workers if worker.batch for _, places in worker.batch.groups)
 
     def _take(self) -> _Batch | None:
         """The next batch: texts of the first ticket and of those that can share its batch."""
@@ -333,9 +331,9 @@ class Pool:
         key = self._queue[0].key
         tickets = [ticket for ticket in self._queue if ticket.key == key]
         waiting = sum(len(ticket.waiting) for ticket in tickets)
-        is_any_busy = any(worker.batch is not None for worker in self._workers)
+        # A fair share of what waits and what runs: as much as each of the others has, or can take at once.
         ready = max(1, sum(worker.is_ready for worker in self._workers))
-        room = max(math.ceil(waiting / ready), MIN_SHARED_TEXTS if is_any_busy else 1)
+        room = math.ceil((waiting + self._running_texts()) / ready)
         budget, tokens, cost = self._settings.batch_tokens, 0, 0
         taken: dict[Ticket, list[int]] = {}
         for most in (TURN_TEXTS, room):
