@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import traceback
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,12 @@ def _write_corpus(folder: Path) -> None:
     (folder / "memory.tmx").write_text(memory, encoding="utf-8")
     catalogue = 'msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "der Hund %s"\nmsgstr ""\n'
     (folder / "messages.po").write_text(catalogue, encoding="utf-8")
+    (folder / "page.html").write_text("<p>der <b>Hund</b> schläft 1.</p>", encoding="utf-8")
+    (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nder Hund\nschläft.\n", encoding="utf-8")
+    with zipfile.ZipFile(folder / "report.docx", "w") as archive:
+        space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+        body = "<w:p><w:r><w:t>die Katze liest 2.</w:t></w:r></w:p>"
+        archive.writestr("word/document.xml", f'<w:document xmlns:w="{space}"><w:body>{body}</w:body></w:document>')
     for name, lines in (("text", None), ("train", None), ("dev", 8), ("test", 8)):
         (folder / f"{name}.txt").write_text("".join(english.splitlines(keepends=True)[:lines]), encoding="utf-8")
     captions = folder / "data" / "multi30k"
