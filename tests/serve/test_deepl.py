@@ -1,5 +1,6 @@
 """The API of DeepL: its own client (parity), the requests of Weblate, and what is refused."""
 
+import asyncio
 import html
 import urllib.parse
 from pathlib import Path
@@ -8,6 +9,14 @@ from typing import Any
 import pytest
 
 from live_server import Answer, RunningServer, wait_until
+from seqloom.serve.document_jobs import DocumentJobs, JobResult
+from seqloom.serve.files import FileStore
+from seqloom.serve.glossaries import GlossaryStore, StoredGlossary
+from seqloom.serve.http import ServerState
+from seqloom.serve.keys import Keys, Rates
+from seqloom.serve.metrics import Metrics
+from seqloom.serve.refusal import Refusal, bad_request
+from seqloom.serve.settings import ServeConfig
 
 TEXT = "the old man reads a book."
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -359,3 +368,68 @@ def test_entries_that_are_wrong_are_named(server: RunningServer, entries: str, f
     answer = make_glossary(server, entries, entries_format=form)
     assert answer.status == 400
     assert message in answer.json["message"]
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_glossaries_are_limited_in_number_and_bytes() -> None:
+    store = GlossaryStore(ServeConfig(glossaries=2, stored_bytes=10_000))
+
+    def add(owner: str, entries: int) -> StoredGlossary:
+        pairs = [(f"term {n}", "Wort") for n in range(entries)]
+        return store.add(owner, "name", source="en", target="de", entries=pairs)
+
+    first, _ = add("a", 3), add("a", 3)
+    with pytest.raises(Refusal, match="2 glossaries already") as refused:
+        add("a", 3)
+    assert refused.value.status == 400
+    with pytest.raises(Refusal, match=r"serve\.stored_bytes") as refused:
+        add("b", 15)
+    assert refused.value.status == 413
+    assert not store.remove(first.identity, owner="b")
+    assert store.remove(first.identity, owner="a")
+    assert [each.owner for each in (*store.of("a"), add("b", 15))] == ["a", "b"]
+
+
+def test_a_long_or_empty_term_is_kept_but_not_looked_for() -> None:
+    pairs = [("x" * 201, "Wort"), ("\ufeff", "leer"), ("dog", "Hund")]
+    stored = GlossaryStore(ServeConfig()).add("a", "name", source="en", target="de", entries=pairs)
+    assert stored.entries == tuple(pairs)
+    assert stored.glossary.terms == (("dog", "Hund"),)
+
+
+def test_documents_are_accepted_requests_until_they_end_and_kept_for_a_while() -> None:
+    settings = ServeConfig(stored_bytes=100, stored_seconds=0.2)
+    state = ServerState(settings, Keys(), Rates(0), Metrics(), lambda *_args, **_fields: None)
+
+    async def run() -> None:
+        jobs = DocumentJobs(state, FileStore(most_bytes=100, seconds=60.0))
+        goes_on = asyncio.Event()
+
+        async def succeed() -> JobResult:
+            await goes_on.wait()
+            return JobResult(b"Hund", "a.txt", "text/plain", 3)
+
+        async def fail() -> JobResult:
+            raise bad_request("no such language")
+
+        good = jobs.start(succeed, owner="a", size=60, describe=str)
+        bad = jobs.start(fail, owner="a", size=30, describe=str)
+        with pytest.raises(Refusal, match="too many documents") as refused:
+            jobs.start(succeed, owner="b", size=50, describe=str)
+        assert refused.value.status == 503
+        await bad.finished.wait()
+        assert (bad.status, bad.message, good.status) == ("error", "no such language", "translating")
+        assert state.running == 1
+        goes_on.set()
+        await good.finished.wait()
+        await asyncio.sleep(0)
+        assert (good.status, good.characters, state.running) == ("done", 3, 0)
+        assert jobs.find(good.identity, good.key, owner="a") is good
+        assert jobs.find(good.identity, good.key, owner="b") is None
+        assert jobs.find(good.identity, bad.key, owner="a") is None
+        await asyncio.sleep(0.25)
+        assert jobs.find(good.identity, good.key, owner="a") is None
+
+    asyncio.run(run())

@@ -3,8 +3,10 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from live_server import RunningServer, TinyModels, running_server
+from live_server import Answer, RunningServer, TinyModels, running_server
+from seqloom.serve.keys import add_key
 
 
 def test_a_line_is_translated_the_same_by_each_dialect(server: RunningServer) -> None:
@@ -57,6 +59,27 @@ def test_what_cannot_be_served_is_one_sentence_and_an_exit_code(
     assert code == 4, message
 
 
+def check_keys_of_deepl(server: RunningServer, key: str, other: str) -> None:
+    """DeepL's dialect refuses with 403, and shows nobody the glossaries and usage of another key."""
+
+    def call(path: str, data: Any = None, *, key: str = key, method: str | None = None) -> Answer:
+        return server.call(f"/v2/{path}", data, headers={"Authorization": f"DeepL-Auth-Key {key}"}, method=method)
+
+    assert server.call("/v2/usage").status == call("usage", key="wrong").status == 403
+    assert server.call("/v2/usage", {"auth_key": key}).status == 200
+    counts = [call("usage", key=each).json["character_count"] for each in (key, other)]
+    fields = {"text": ["a dog"], "source_lang": "EN", "target_lang": "DE"}
+    assert call("translate", fields, key=other).status == 200
+    assert [call("usage", key=each).json["character_count"] for each in (key, other)] == [counts[0], counts[1] + 5]
+    terms = {"name": "mine", "source_lang": "en", "target_lang": "de", "entries": "dog\tZebra"}
+    identity = call("glossaries", terms).json["glossary_id"]
+    assert call("glossaries", key=other).json == {"glossaries": []}
+    for method, path in (("GET", ""), ("GET", "/entries"), ("DELETE", "")):
+        assert call(f"glossaries/{identity}{path}", key=other, method=method).status == 404
+    assert call("translate", {**fields, "glossary_id": identity}, key=other).status == 400
+    assert "Zebra" in call("translate", {**fields, "glossary_id": identity}).json["translations"][0]["text"]
+
+
 def test_a_key_is_shown_once_and_needed_then(tiny_models: TinyModels, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     made = subprocess.run(
@@ -67,12 +90,14 @@ def test_a_key_is_shown_once_and_needed_then(tiny_models: TinyModels, tmp_path: 
     )
     key = made.stdout.strip()
     assert key not in file.read_text()
+    other = add_key(file, "another")
     with running_server([str(tiny_models.english_german), "--keys", str(file)], tmp_path) as server:
         question = {"q": "a dog", "source": "en", "target": "de"}
         assert server.call("/translate", question).status == 400
         assert server.call("/translate", {**question, "api_key": "wrong"}).status == 403
         assert server.call("/translate", {**question, "api_key": key}).status == 200
         assert server.call("/translate", question, headers={"Authorization": f"Bearer {key}"}).status == 200
+        check_keys_of_deepl(server, key, other)
         assert server.stop() == 0
         assert key not in server.log.read_text()
         assert [event["event"] for event in server.events()][-1] == "stopped"

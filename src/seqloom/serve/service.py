@@ -21,7 +21,7 @@ from seqloom.serve.glossaries import GlossaryStore
 from seqloom.serve.http import Call, ServerState
 from seqloom.serve.models import ServedModel, ServedModels, code_of, name_of_language
 from seqloom.serve.pool import Pool
-from seqloom.serve.refusal import Refusal, bad_request
+from seqloom.serve.refusal import Refusal, bad_request, overloaded
 from seqloom.text.detection import Guess
 from seqloom.text.formats.readers import TRANSLATABLE, parse_catalogue
 from seqloom.text.formats.segments import Catalogue
@@ -37,6 +37,9 @@ FILE_FORMATS = TRANSLATABLE
 
 MAX_DETECTION_LINES = 50
 """Lines of a file by which its language is detected."""
+
+SEARCHED_CHARACTERS = 5_000
+"""Characters of lines in which the terms of a glossary are searched at once."""
 
 Steps = tuple[ServedModel, ...]
 """Models that translate one after the other; none where source and target are the same language."""
@@ -274,7 +277,7 @@ class Service:
         """
         options = {"split": self.state.settings.split, "glossary": [], **options}
         if glossary is not None:
-            options["glossary"] = await asyncio.to_thread(terms_in, glossary, lines, tags=options.get("tags", False))
+            options["glossary"] = await self._terms(call, lines, glossary, tags=options.get("tags", False))
         results: list[dict[str, Any]] = [{"text": line, "score": None, "confidence": None} for line in lines]
         places = [at for at, line in enumerate(lines) if line.strip()]
         for number, step in enumerate(steps):
@@ -288,6 +291,25 @@ class Service:
             if skipped := max((record.get("skipped_terms", 0) for record in found), default=0):
                 self.state.notify("terms_skipped", model=step.name, terms=skipped)
         return results
+
+    async def _terms(
+        self, call: Call, lines: Sequence[str], glossary: Glossary, *, tags: bool
+    ) -> list[tuple[str, str]]:
+        """The pairs of a glossary that some of these lines may need; with `tags`, the lines have tags in them.
+
+        Looking for thousands of terms takes time, so it is done in steps, between which the request can be cancelled.
+        """
+        found: set[tuple[str, str]] = set()
+        waiting, size = list[str](), 0
+        for number, line in enumerate(lines, start=1):
+            waiting.append(take_out(line).plain if tags else line)
+            size += len(line)
+            if size >= SEARCHED_CHARACTERS or number == len(lines):
+                if (late := asyncio.get_running_loop().time() - call.deadline) > 0:
+                    raise overloaded(late)
+                found.update((await asyncio.to_thread(glossary.restricted_to, waiting)).terms)
+                waiting, size = [], 0
+        return [pair for pair in glossary.terms if pair in found]
 
     def _memory(self, steps: Steps) -> TranslationMemory | None:
         if not steps or steps[0].source is None or steps[-1].target is None:
@@ -406,12 +428,6 @@ class Service:
         self.check_inputs(call, inputs)
         sent = [json.dumps(each, ensure_ascii=False) for each in inputs]
         return await self.pool.submit(model, "embed", sent, {}, deadline=call.deadline)
-
-
-def terms_in(glossary: Glossary, lines: Sequence[str], *, tags: bool) -> list[list[str]]:
-    """The pairs of a glossary that some of these lines may need; with `tags`, the lines have tags in them."""
-    plain = (take_out(line).plain for line in lines) if tags else lines
-    return [list(pair) for pair in glossary.restricted_to(plain).terms]
 
 
 # --- lines of plain texts ---------------------------------------------------------------------------------------------

@@ -417,7 +417,10 @@ def described(
     if parameters:
         record["parameters"] = parameters
     if body is not None:
-        record["requestBody"] = {"required": True, "content": {kind: {"schema": body} for kind in body_types}}
+        record["requestBody"] = {
+            "required": bool(body["required"]),
+            "content": {kind: {"schema": body} for kind in body_types},
+        }
     return record
 
 
