@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 
 from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, openai, opennmt
 from seqloom.serve.dialects.deepl import DEEPL
@@ -109,7 +109,24 @@ class App:
         if scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send_safely)
             return
+        if methods := self._other_methods(scope):
+            wrong_method = Refusal(405, f"the method must be {' or '.join(methods)}")
+            response = dialect_of(scope["path"]).refusal(wrong_method)
+            response.headers["allow"] = ", ".join(methods)
+            await response(scope, receive, send_safely)
+            return
         await self.router(scope, receive, send_safely)
+
+    def _other_methods(self, scope: Scope) -> list[str]:
+        """The methods of an address, if that of the request is not one of them."""
+        methods: set[str] = set()
+        for route in self.router.routes:
+            match, _ = route.matches(scope)
+            if match is Match.FULL:
+                return []
+            if match is Match.PARTIAL and isinstance(route, Route):
+                methods |= route.methods or set()
+        return sorted(methods)
 
     def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         headers = [(name.encode(), value.encode()) for name, value in SAFETY_HEADERS.items()]

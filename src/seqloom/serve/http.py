@@ -172,13 +172,13 @@ class Call:
         known = [each.lower() for each in schemes or ("Bearer",)]
         return value.strip() or None if scheme.lower() in known else None
 
-    def authorise(self, key: str | None, *, missing: int = 401, invalid: int = 403) -> None:
+    def authorise(self, key: Any, *, missing: int = 401, invalid: int = 403) -> None:
         """Check the key and count the request. Without a key file every caller may call, at a limited rate."""
         keys = self.state.keys
         if keys.is_required:
             if not key:
                 raise Refusal(missing, "an API key is required")
-            self.key = keys.name_of(key)
+            self.key = keys.name_of(key) if isinstance(key, str) else None  # a field may hold anything
             if self.key is None:
                 raise Refusal(invalid, "the API key is not valid")
         self.state.rates.take(self.caller)

@@ -16,8 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from seqloom.core.errors import DataError, SeqloomError, UsageError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.serve.http import Call, Dialect
+from seqloom.serve.log import places_of
 from seqloom.serve.refusal import Refusal, bad_request
 from seqloom.serve.service import Service
 
@@ -155,10 +156,8 @@ def refusal_of(error: BaseException, service: Service, identity: str) -> Refusal
         return Refusal(499, "the client has left")
     if isinstance(error, UsageError | DataError):
         return bad_request(service.state.without_paths(str(error)))
-    if isinstance(error, SeqloomError):
-        service.state.notify("error", id=identity, kind=type(error).__name__, message=str(error))
-        return Refusal(500, f"the request failed; see the log of the server, request {identity}")
     if not isinstance(error, Exception):
         raise error
-    service.state.notify("error", id=identity, kind=type(error).__name__, message=str(error)[:500])
+    # Not its message, which may quote the text of the request.
+    service.state.notify("error", id=identity, kind=type(error).__name__, where=places_of(error))
     return Refusal(500, f"internal error; see the log of the server, request {identity}")

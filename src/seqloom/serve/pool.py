@@ -129,6 +129,13 @@ class _Batch:
     groups: list[tuple[Ticket, list[int]]]
     tokens: int
     begun: float
+    timer: asyncio.TimerHandle | None = None
+    """Kills the worker if it does not answer."""
+
+    def end(self) -> None:
+        """It was answered, or never will be."""
+        if self.timer is not None:
+            self.timer.cancel()
 
     def message(self) -> dict[str, Any]:
         first = self.groups[0][0]
@@ -184,6 +191,10 @@ class _Worker:
     def close(self) -> None:
         """Let the process end, once it has answered what it has."""
         self.is_retiring = True
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the connection; a process that still runs ends when it notices."""
         if self._writer is not None:
             self._writer.close()
 
@@ -200,6 +211,7 @@ class Pool:
         self._metrics, self._notify = metrics, notify
         self._processes = OwnProcesses()
         self._workers: list[_Worker] = []
+        self._retiring: set[_Worker] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._queue: deque[Ticket] = deque()
         self._places = asyncio.Semaphore(settings.queue)
@@ -242,7 +254,8 @@ class Pool:
             return []
         loop = asyncio.get_running_loop()
         ticket = Ticket(model, do, options, texts, deadline, loop.create_future(), on_part, output_tokens)
-        if (late := self._estimate(ticket) - (deadline - loop.time())) > 0:
+        # With nothing before it, it is tried: a speed measured in a bad moment must not refuse everything from then on.
+        if self._queue and (late := self._estimate(ticket) - (deadline - loop.time())) > 0:
             raise overloaded(late)
         try:
             async with asyncio.timeout_at(deadline):
@@ -283,7 +296,7 @@ class Pool:
             self._leave(ticket)
         ticket.waiting.clear()
         ticket.done.cancel()
-        for worker in self._workers:
+        for worker in (*self._workers, *self._retiring):
             if worker.batch is not None:
                 for group, (owner, _) in enumerate(worker.batch.groups):
                     if owner is ticket:
@@ -313,7 +326,7 @@ class Pool:
             worker.batch = batch
             worker.send(batch.message())
             limit = HANG_FACTOR * self._settings.request_seconds
-            asyncio.get_running_loop().call_later(limit, self._kill_if_hanging, worker, batch)
+            batch.timer = asyncio.get_running_loop().call_later(limit, self._kill_hanging, worker)
         self._metrics.waiting.set(len(self._queue))
         self._metrics.running.set(self._running_texts())
 
@@ -355,10 +368,9 @@ class Pool:
         self._metrics.batch_texts.observe(sum(len(places) for _, places in groups))
         return _Batch(next(self._numbers), groups, cost, now)
 
-    def _kill_if_hanging(self, worker: _Worker, batch: _Batch) -> None:
-        if worker.batch is batch:
-            self._notify("worker_hangs", pid=worker.process.pid)
-            worker.kill()
+    def _kill_hanging(self, worker: _Worker) -> None:
+        self._notify("worker_hangs", pid=worker.process.pid)
+        worker.kill()
 
     def _finish(self, worker: _Worker, message: Mapping[str, Any]) -> None:
         batch = worker.batch
@@ -381,10 +393,16 @@ class Pool:
                 if ticket in self._queue:
                     self._leave(ticket)
                 ticket.fail(bad_request(answer["error"]))
+            elif "failed" in answer:
+                if ticket in self._queue:
+                    self._leave(ticket)
+                self._notify("error", kind=answer["failed"], where=answer["where"])
+                ticket.fail(Refusal(500, "internal error; see the log of the server"))
             elif len(answer["results"]) == len(places):  # a cancelled one may lack results
                 ticket.fill(places, answer["results"])
                 self._metrics.texts.labels(ticket.model).inc(len(places))
                 self._metrics.characters.labels(ticket.model).inc(sum(len(ticket.texts[at]) for at in places))
+        batch.end()
         worker.batch = None
         if worker.is_retiring:
             worker.close()
@@ -394,18 +412,20 @@ class Pool:
 
     async def start(self) -> None:
         """Start the workers and wait until all of them are ready. StartError if a model cannot be opened."""
-        self._workers = await self._started(self._spec)
+        self._workers = await self._started(self._spec, self._jobs)
         self._count_ready()
         self._wake()
 
     async def reload(self, spec: WorkerSpec) -> None:
         """Replace all workers by new ones, without a gap: the old ones answer until the new ones are ready."""
-        fresh = await self._started(spec)
+        fresh = await self._started(spec, self._jobs)
         old, self._workers, self._spec = self._workers, fresh, spec
         for worker in old:
             worker.is_retiring = True
             if worker.batch is None:
                 worker.close()
+            else:
+                self._retiring.add(worker)
         self._count_ready()
         self._wake()
 
@@ -419,13 +439,17 @@ class Pool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._processes.end)
 
-    async def _started(self, spec: WorkerSpec) -> list[_Worker]:
-        workers = [_Worker(self._processes, spec) for _ in range(self._jobs)]
+    async def _started(self, spec: WorkerSpec, number: int) -> list[_Worker]:
+        """So many workers that are ready, or none."""
+        workers: list[_Worker] = []
         try:
+            for _ in range(number):
+                workers.append(_Worker(self._processes, spec))
             await asyncio.gather(*(self._become_ready(worker) for worker in workers))
         except BaseException:
             for worker in workers:
                 worker.kill()
+                worker.disconnect()
             raise
         for worker in workers:
             self._watch(worker)
@@ -453,8 +477,11 @@ class Pool:
         while (message := await worker.receive()) is not None:
             self._finish(worker, message)
         worker.is_ready = False
+        self._retiring.discard(worker)
+        worker.disconnect()
         await asyncio.to_thread(worker.process.join)
         if (batch := worker.batch) is not None:
+            batch.end()
             worker.batch = None
             for ticket, _ in batch.groups:
                 if ticket in self._queue:
@@ -470,18 +497,15 @@ class Pool:
         self._count_ready()
         delay = 1.0
         while True:
-            fresh = _Worker(self._processes, self._spec)
             try:
-                await self._become_ready(fresh)
+                (fresh,) = await self._started(self._spec, 1)
                 break
-            except StartError as error:
-                fresh.kill()
+            except (StartError, OSError) as error:
                 self._notify("worker_failed", message=str(error), retry_in=delay)
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, MAX_START_DELAY)
         if worker in self._workers:
             self._workers[self._workers.index(worker)] = fresh
-            self._watch(fresh)
             self._count_ready()
             self._wake()
         else:  # the models were loaded again in the meantime

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,6 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seqloom.core.errors import DataError, SeqloomError, UsageError
-from seqloom.core.events import json_line
 from seqloom.data.workers import processors
 from seqloom.runs.detection import load_detection_tables
 from seqloom.runs.loading import find_model
@@ -32,6 +30,7 @@ from seqloom.serve.app import dialect_of, make_app
 from seqloom.serve.files import FileStore
 from seqloom.serve.http import Door, ServerState
 from seqloom.serve.keys import Keys, Rates, read_keys
+from seqloom.serve.log import ServerLog, places_of
 from seqloom.serve.metrics import Metrics
 from seqloom.serve.models import ServedModels, code_of, read_models
 from seqloom.serve.pool import Pool
@@ -122,7 +121,7 @@ class _Server:
     def __init__(
         self, options: ServerOptions, keys: Keys, models: ServedModels, listener: socket.socket, log: TextIO
     ) -> None:
-        self._options, self._listener, self._log = options, listener, log
+        self._options, self._listener, self._notify = options, listener, ServerLog(log)
         self._metrics = Metrics()
         settings, is_loopback = options.settings, is_loopback_address(options.host)
         rate = settings.requests_per_minute
@@ -153,21 +152,15 @@ class _Server:
             names = frozenset(settings.hosts) | (LOOPBACK_NAMES if is_loopback else frozenset())
         door = Door(names, frozenset(settings.origins), settings.head_bytes)
         self._app = make_app(self._service, door)
-        self._stop: asyncio.Event | None = None
-
-    def _notify(self, event: str, **values: Any) -> None:
-        """Write a line to the log. It never has texts or keys."""
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03}Z"
-        with contextlib.suppress(OSError, ValueError):
-            self._log.write(json_line({"time": stamp, "event": event, **values}) + "\n")
-            self._log.flush()
+        self._stop, self._loading = asyncio.Event(), asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
 
     async def run(self, on_ready: Callable[[str, ServedModels], None]) -> None:
         """Start, serve, end."""
-        loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._notify.capture(loop)
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_stop)
+            loop.add_signal_handler(number, self._on_stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._on_reload)
         limits = self._options.settings
         config = uvicorn.Config(
@@ -186,7 +179,8 @@ class _Server:
         server = _Uvicorn(config)
         serving = loop.create_task(server.serve(sockets=[self._listener]))
         try:
-            await self._pool.start()
+            async with self._loading:
+                await self._pool.start()
             host, port = self._listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{port}"
@@ -195,15 +189,16 @@ class _Server:
             await self._stop.wait()
             await self._drain()
         finally:
+            for task in self._reloads:
+                task.cancel()
             server.should_exit = True
             await asyncio.wait([serving])
             await self._pool.close()
         self._notify("stopped")
 
-    def _on_stop(self) -> None:
-        assert self._stop is not None
+    def _on_stop(self, number: int) -> None:
         if self._stop.is_set():  # the second time: at once
-            os._exit(1)
+            os._exit(128 + number)
         self._state.is_draining = True
         self._stop.set()
 
@@ -216,22 +211,26 @@ class _Server:
 
     def _on_reload(self) -> None:
         task = asyncio.get_running_loop().create_task(self._reload())
-        task.add_done_callback(lambda _: None)
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
 
     async def _reload(self) -> None:
-        """Load the models again. If that fails, the old ones serve as before."""
-        try:
-            models = await asyncio.to_thread(read_models, self._options.models)
-            await self._pool.reload(worker_spec(models, self._options))
-            if self._options.keys is not None:
-                self._state.keys = read_keys(self._options.keys)
-            self._service.models = models
-            self._service.detect = await asyncio.to_thread(read_detector, models)
-            self._service.memories = await asyncio.to_thread(read_memories, self._options.memories, models)
-        except SeqloomError as error:
-            self._metrics.reloads.labels("failed").inc()
-            self._notify("reload_failed", message=str(error))
-        else:
+        """Read the keys and load the models again. If the models cannot be loaded, the old ones serve as before."""
+        options = self._options
+        async with self._loading:
+            try:
+                if options.keys is not None:
+                    self._state.keys = read_keys(options.keys)
+                models = await asyncio.to_thread(read_models, options.models)
+                detect = await asyncio.to_thread(read_detector, models)
+                memories = await asyncio.to_thread(read_memories, options.memories, models)
+                await self._pool.reload(worker_spec(models, options))
+            except Exception as error:  # whatever is wrong with a file, the server keeps serving
+                reason = {"message": str(error)} if isinstance(error, SeqloomError) else {"where": places_of(error)}
+                self._metrics.reloads.labels("failed").inc()
+                self._notify("reload_failed", kind=type(error).__name__, **reason)
+                return
+            self._service.models, self._service.detect, self._service.memories = models, detect, memories
             self._metrics.reloads.labels("done").inc()
             self._notify("reloaded", models=[model.name for model in models.models])
 

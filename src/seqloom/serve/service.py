@@ -30,7 +30,6 @@ from seqloom.text.tags import take_out
 from seqloom.text.translation_memory import MemoryMatch, TranslationMemory
 
 _LINE_BREAK = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
-_BLANKS = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
 FILE_FORMATS = TRANSLATABLE
 """Endings of the files that can be translated."""
@@ -447,10 +446,12 @@ def split_lines(text: str) -> list[TextLine]:
     parts = _LINE_BREAK.split(text)
     lines = []
     for at in range(0, len(parts), 2):
-        match = _BLANKS.fullmatch(parts[at])
-        assert match is not None
-        before, line, after = match.groups()
-        lines.append(TextLine(before, line, after + (parts[at + 1] if at + 1 < len(parts) else "")))
+        whole = parts[at]
+        # Not a regular expression: it would take quadratic time for many spaces inside a line.
+        line = whole.strip()
+        before = whole[: len(whole) - len(whole.lstrip())]
+        after = whole[len(before) + len(line) :] + (parts[at + 1] if at + 1 < len(parts) else "")
+        lines.append(TextLine(before, line, after))
     return lines
 
 

@@ -6,7 +6,8 @@ Messages are JSON, each preceded by its length in four bytes, over a pair of con
                       {"cancel": 7, "group": 0}
     worker → server   {"ready": true} once, or {"failed": "sentence", "code": 4}
                       {"batch": 7, "group": 0, "text": 0, "part": …}   while a text is written, where it is streamed
-                      {"batch": 7, "groups": [{"results": […]} or {"error": "sentence"}, …], "dropped_rows": 0}
+                      {"batch": 7, "groups": [{"results": […]} or {"error": "sentence"}
+                           or {"failed": "KeyError", "where": ["file.py:7 name", …]}, …], "dropped_rows": 0}
 
 The texts of a group belong to one request. A group that cannot be answered, because of a term that the model cannot
 write, say, costs no other group anything. A group that is cancelled leaves the search at its next step.
@@ -30,11 +31,12 @@ from typing import Any
 import torch
 
 from seqloom.core.declaration import Purpose
-from seqloom.core.errors import SeqloomError, exit_code_of
+from seqloom.core.errors import DataError, SeqloomError, UsageError, exit_code_of
 from seqloom.core.events import json_line
 from seqloom.data.workers import end_with_parent
 from seqloom.serve.actions import Engine, open_actions
 from seqloom.serve.groups import Action, GroupCancellation
+from seqloom.serve.log import places_of
 
 LENGTH = struct.Struct("!I")
 """How the length of a message is written."""
@@ -122,8 +124,8 @@ class _Worker:
         try:
             results = action(groups, options, cancellation, partial(self._emit, number))
             answers: list[dict[str, Any]] = [{"results": each} for each in results]
-        except SeqloomError as error:
-            answers = [{"error": str(error)}]
+        except Exception as error:
+            answers = [_failure(error)]
             if len(groups) > 1:  # the error belongs to one of them
                 answers = [self._alone(message, at, cancellation) for at in range(len(groups))]
         return {"batch": number, "groups": answers, "dropped_rows": cancellation.dropped_rows}
@@ -141,12 +143,19 @@ class _Worker:
                 GroupCancellation(),
                 lambda _, text, part: emit(at, text, part),
             )
-        except SeqloomError as error:
-            return {"error": str(error)}
+        except Exception as error:
+            return _failure(error)
         return {"results": found}
 
     def _emit(self, batch: int, group: int, text: int, part: Any) -> None:
         self._connection.sendall(framed({"batch": batch, "group": group, "text": text, "part": part}))
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    """The answer to a group that cannot be answered: because of what it asks for, or by a mistake of ours."""
+    if isinstance(error, UsageError | DataError):
+        return {"error": str(error)}
+    return {"failed": type(error).__name__, "where": places_of(error)}
 
 
 def framed(message: Mapping[str, Any]) -> bytes:
