@@ -296,9 +296,10 @@ class Translator:
         Lines of a longer text are numbered from `first`, so that random draws and messages do not depend on how it is
         divided into calls. `progress` gets the number of lines that were finished, `watch` those that are split.
 
-        `is_cancelled` is called with the index in `lines` of each line that is being searched, at each step. A line
-        for which it returns True has no translations, and its rows leave the batch before the next step; other lines
-        are translated as if it were still there. `on_dropped` gets the number of rows that leave so.
+        `is_cancelled` is called with the index in `lines` of each line that is being searched, at each step, or every
+        `MAX_UNASKED_STEPS` for a line alone. A line for which it returns True has no translations, and its rows leave
+        the batch before the next step; other lines are translated as if it were still there. `on_dropped` gets the
+        number of rows that leave so.
         """
         settings = self.loaded.search_settings(request.search)
         glossary = None if request.glossary is None else request.glossary.read_by(self.tokenizers.source)
