@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from live_server import Answer, RunningServer, TinyModels, running_server
 from seqloom.serve.keys import add_key
 
@@ -101,3 +103,36 @@ def test_a_key_is_shown_once_and_needed_then(tiny_models: TinyModels, tmp_path: 
         assert server.stop() == 0
         assert key not in server.log.read_text()
         assert [event["event"] for event in server.events()][-1] == "stopped"
+
+
+def test_a_memory_answers_what_it_has(tiny_models: TinyModels, tmp_path: Path) -> None:
+    memory = tmp_path / "memory.tsv"
+    memory.write_text("the dog is old.\tDer Hund hat Jahre.\n", encoding="utf-8")
+    words = [f"en-de={tiny_models.english_german}", "--memory", str(memory)]
+    with running_server(words, tmp_path / "server") as server:
+        question = {"source": "en", "target": "de"}
+        texts = [" the dog is old.\n", "<p>the dog is old.</p>", "the cat is old."]
+        plain = server.call("/translate", {**question, "q": texts}).json["translatedText"]
+        marked = server.call("/translate", {**question, "q": texts[1], "format": "html"}).json["translatedText"]
+        assert plain[0] == " Der Hund hat Jahre.\n"
+        assert marked == "<p>Der Hund hat Jahre.</p>"
+        assert "Jahre" not in plain[2]
+
+
+@pytest.mark.parity
+def test_ctranslate2_translates_plain_lines_and_our_search_the_others(tiny_models: TinyModels, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    from seqloom.apps.engine import open_engine
+    from seqloom.apps.request import Request
+
+    line, settings = "the old man reads a book", ["search.beam=3", "search.length_normalisation=power"]
+    engine = open_engine(tiny_models.english_german, settings)
+    expected = engine.run([line], Request(engine.settings.model_copy(update={"split": "sentences"})))[0][0].text
+    words = [f"en-de={tiny_models.english_german}", *settings, "--engine", "ctranslate2"]
+    with running_server(words, tmp_path / "server") as server:
+        question = {"source": "en", "target": "de"}
+        answers = server.call("/translate", {**question, "q": [line, "the <b>old</b> man %s"]}).json["translatedText"]
+        assert answers[0] == expected
+        assert answers[1].count("<b>") == answers[1].count("%s") == 1
+        notices = [event for event in server.events() if event["event"] == "notice"]
+        assert len(notices) == 1

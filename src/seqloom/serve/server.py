@@ -185,6 +185,9 @@ class _Server:
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{port}"
             self._notify("ready", address=address, models=[model.name for model in self._service.models.models])
+            if self._options.engine == "ctranslate2":
+                own = "lines with tags, terms, prefixes or alignments are translated by Seqloom's own search"
+                self._notify("notice", message=f"CTranslate2 translates plain lines; {own}")
             on_ready(address, self._service.models)
             await self._stop.wait()
             await self._drain()
