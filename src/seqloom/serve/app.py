@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 
+from seqloom.serve.description import components
 from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, openai, opennmt
 from seqloom.serve.dialects.deepl import DEEPL
 from seqloom.serve.dialects.libretranslate import LIBRETRANSLATE
@@ -71,7 +72,7 @@ def openapi(service: Service) -> dict[str, Any]:
             record = {"operationId": name, "tags": [each.dialect.name], **each.description}
             paths.setdefault(each.path, {})[method.lower()] = record
     about = {"title": service.state.settings.name, "version": __version__, "license": {"name": "Apache-2.0"}}
-    return {"openapi": "3.1.0", "info": about, "paths": paths}
+    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": components(service.models)}
 
 
 def dialect_of(path: str) -> Dialect:

@@ -1,8 +1,10 @@
 """Parts of `/openapi.json` that the operations of all dialects are described with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
+
+from seqloom.serve.models import ServedModels
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -11,7 +13,34 @@ MULTIPART = "multipart/form-data"
 Schema = Mapping[str, Any]
 
 TEXT: Schema = {"type": "string"}
+WORDS: Schema = {"type": "string", "minLength": 1}
 BINARY: Schema = {"type": "string", "format": "binary"}
+
+# What depends on the models of a server is described once, in `components`.
+SOURCE: Schema = {"$ref": "#/components/schemas/Source"}
+TARGET: Schema = {"$ref": "#/components/schemas/Target"}
+PAIR: Schema = {"$ref": "#/components/schemas/Pair"}
+MODEL: Schema = {"$ref": "#/components/schemas/Model"}
+
+
+def components(models: ServedModels) -> dict[str, Any]:
+    """The languages and translators of a server."""
+    pairs = list(models.pairs)
+    names = [model.name for model in models.translators]
+    schemas = {
+        "Source": _one_of(
+            ["auto", *sorted({source for source, _ in pairs})], "A language, or auto. Regions are ignored: de_AT is de."
+        ),
+        "Target": _one_of(sorted({target for _, target in pairs}), "A language. Regions are ignored: de_AT is de."),
+        "Pair": _one_of([f"{source}|{target}" for source, target in pairs], "Two languages."),
+        "Model": _one_of([*range(len(names)), *names], "The number or the name of a translator."),
+    }
+    return {"schemas": schemas}
+
+
+def _one_of(values: Sequence[str | int], description: str) -> Schema:
+    """One of these values; without any, no value is right."""
+    return {"description": description, **({"enum": list(values)} if values else {"not": {}})}
 
 
 def object_of(properties: Mapping[str, Schema], *required: str) -> Schema:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from starlette.responses import Response
 
-from seqloom.serve.description import TEXT, Schema, list_of, object_of, query, responses
+from seqloom.serve.description import PAIR, TEXT, WORDS, Schema, list_of, object_of, query, responses
 from seqloom.serve.http import Call, json_response, text_field
 from seqloom.serve.models import code_of
 from seqloom.serve.operations import Operation
@@ -115,8 +115,8 @@ OPERATIONS = (
         {
             "summary": "Translate a text (Apertium APy)",
             "parameters": [
-                query("q", TEXT, "The text.", is_required=True),
-                query("langpair", TEXT, "Two languages, such as en|de.", is_required=True),
+                query("q", WORDS, "The text.", is_required=True),
+                query("langpair", PAIR, "Two languages, such as en|de.", is_required=True),
                 query("format", {"enum": ["txt", "html"]}, "The format of the text."),
                 query("markUnknown", {"enum": ["yes", "no"]}, "Without effect."),
                 query("key", TEXT, "The API key."),

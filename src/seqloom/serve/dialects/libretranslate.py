@@ -18,7 +18,21 @@ from urllib.parse import quote
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from seqloom.serve.description import BINARY, FORM, JSON, MULTIPART, TEXT, body, list_of, object_of, query, responses
+from seqloom.serve.description import (
+    BINARY,
+    FORM,
+    JSON,
+    MULTIPART,
+    SOURCE,
+    TARGET,
+    TEXT,
+    WORDS,
+    body,
+    list_of,
+    object_of,
+    query,
+    responses,
+)
 from seqloom.serve.dialects import apertium
 from seqloom.serve.http import Call, as_list, json_response, text_field
 from seqloom.serve.models import name_of_language
@@ -212,10 +226,7 @@ def _parameters(properties: Mapping[str, Any], required: Sequence[str]) -> dict[
     return body(described, JSON, FORM)
 
 
-_LANGUAGES = {
-    "source": {**TEXT, "description": "The code of a language, or auto."},
-    "target": {**TEXT, "description": "The code of a language."},
-}
+_LANGUAGES = {"source": SOURCE, "target": TARGET}
 
 OPERATIONS = (
     Operation(
@@ -227,10 +238,10 @@ OPERATIONS = (
             "summary": "Translate texts (LibreTranslate; with a langpair, Apertium APy)",
             "requestBody": _parameters(
                 {
-                    "q": {**_one_or_more(TEXT), "description": "A text, or a list of texts."},
+                    "q": {**_one_or_more(WORDS), "description": "A text, or a list of texts."},
                     **_LANGUAGES,
                     "format": {"enum": list(_MARKUP), "default": "text"},
-                    "alternatives": {"type": "integer", "minimum": 0, "default": 0},
+                    "alternatives": {"type": "integer", "minimum": 0, "maximum": 16, "default": 0},
                 },
                 ("q", "source", "target"),
             ),
@@ -254,7 +265,7 @@ OPERATIONS = (
         detect,
         {
             "summary": "Detect the language of a text (LibreTranslate)",
-            "requestBody": _parameters({"q": TEXT}, ("q",)),
+            "requestBody": _parameters({"q": WORDS}, ("q",)),
             "responses": responses(list_of(_DETECTION), _ERROR, 400, 403, 429),
         },
     ),

@@ -10,13 +10,13 @@ where one is needed, is the user or the password of the address: `http://KEY@hos
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from starlette.responses import Response
 
-from seqloom.serve.description import TEXT, body, responses
+from seqloom.serve.description import TEXT, Schema, body, object_of, responses
 from seqloom.serve.http import Call
 from seqloom.serve.models import code_of
 from seqloom.serve.operations import Operation
@@ -183,6 +183,17 @@ def _text(text: str) -> str:
     return f"<string>{escape(text)}</string>"
 
 
+def _element(inner: Mapping[str, Schema]) -> Schema:
+    """An element with these inside."""
+    return object_of(inner, *inner)
+
+
+_STRUCT = _element({"struct": _element({"member": _element({"name": {"const": "text"}, "value": TEXT})})})
+_CALL = {
+    **_element({"methodName": {"enum": list(METHODS)}, "params": _element({"param": _element({"value": _STRUCT})})}),
+    "xml": {"name": "methodCall"},
+}
+
 OPERATIONS: Sequence[Operation] = (
     Operation(
         "/RPC2",
@@ -191,7 +202,7 @@ OPERATIONS: Sequence[Operation] = (
         call_method,
         {
             "summary": "Call translate by XML-RPC (Moses)",
-            "requestBody": body(TEXT, XML),
+            "requestBody": body(_CALL, XML),
             "responses": responses(TEXT, TEXT, 413, 429, 503, media_type=XML),
         },
     ),

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from seqloom.serve.description import JSON, TEXT, body, list_of, object_of, responses
+from seqloom.serve.description import JSON, MODEL, TEXT, body, list_of, object_of, responses
 from seqloom.serve.http import Call, json_response, require_unicode
 from seqloom.serve.models import ServedModel
 from seqloom.serve.operations import Operation
@@ -115,8 +115,8 @@ _ENTRY = object_of(
 _ITEM = object_of(
     {
         "src": TEXT,
-        "id": {"type": ["integer", "string"], "description": "Number or name of the model; of the first item only."},
-        "n_best": {"type": "integer", "minimum": 1, "description": "Translations per text; of the first item only."},
+        "id": MODEL,
+        "n_best": {"type": "integer", "minimum": 1, "maximum": 17, "description": "Translations per text."},
     },
     "src",
 )
@@ -129,6 +129,7 @@ OPERATIONS = (
         translate,
         {
             "summary": "Translate texts (OpenNMT-py)",
+            "description": "id and n_best are those of the first item.",
             "requestBody": body({**list_of(_ITEM), "minItems": 1}, JSON),
             "responses": responses({"oneOf": [list_of(list_of(_ENTRY)), _ERROR]}, _ERROR, 401, 403, 413, 429, 503),
         },
