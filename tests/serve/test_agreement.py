@@ -62,3 +62,19 @@ def test_nasty_parameters_get_an_answer_in_the_shape_of_the_dialect(
                 xmlrpc.client.loads(answer.body.decode())
         else:
             assert answer.json
+
+
+def test_a_wrong_method_is_405_in_the_shape_of_the_dialect(server: RunningServer) -> None:
+    for path, method, name, allowed in (
+        ("/translate", "PUT", "error", "GET, HEAD, POST"),
+        ("/languages", "POST", "error", "GET, HEAD"),
+        ("/listPairs", "DELETE", "explanation", "GET, HEAD, POST"),
+        ("/translator/translate", "GET", "error", "POST"),
+    ):
+        answer = server.call(path, method=method)
+        assert (answer.status, answer.headers["allow"]) == (405, allowed)
+        assert "POST" in answer.json[name] or method == "POST"
+    moses = server.call("/RPC2")
+    assert moses.status == 405
+    with pytest.raises(xmlrpc.client.Fault, match="POST"):
+        xmlrpc.client.loads(moses.body.decode())

@@ -16,6 +16,9 @@ import pytest
 from live_server import Answer, RunningServer, TinyModels
 from seqloom import Translator
 
+# The tiny models do not know where to stop.
+pytestmark = pytest.mark.filterwarnings("ignore:.*maximum output length")
+
 TEXT = "the old man reads a book."
 OTHER = "a dog sees the red house"
 STAY_AWAY = {401, 403, 429, 456, 503}
