@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import nasty
 from live_server import Answer, RunningServer, wait_until
 from seqloom.serve.document_jobs import DocumentJobs, JobResult
 from seqloom.serve.files import FileStore
@@ -311,6 +314,21 @@ def test_more_terms_than_a_translation_can_hold_do_not_lose_it(server: RunningSe
     assert server.call(f"/v2/glossaries/{identity}", method="DELETE").status == 204
 
 
+@settings(max_examples=20)
+@given(nasty.texts(longest=60), nasty.line(most=1, longest=9), st.sampled_from(["xml", "html"]))
+def test_no_term_costs_a_translation(server: RunningServer, text: str, term: str, markup: str) -> None:
+    pairs = {text[:4].strip(): term.strip(), "e": "Haus"}
+    made = make_glossary(server, "\n".join(f"{source}\t{target}" for source, target in pairs.items()))
+    assert made.status in (201, 400)
+    if made.status == 201:
+        identity = made.json["glossary_id"]
+        fields = {"text": [text, "e"], "source_lang": "EN", "target_lang": "DE", "tag_handling": markup}
+        answer = server.call("/v2/translate", {**fields, "glossary_id": identity})
+        assert answer.status == 200, answer.body
+        assert "Haus" in answer.json["translations"][1]["text"]
+        server.call(f"/v2/glossaries/{identity}", method="DELETE")
+
+
 # --- plain requests ---------------------------------------------------------------------------------------------------
 
 
@@ -399,9 +417,9 @@ def test_a_long_or_empty_term_is_kept_but_not_looked_for() -> None:
     assert stored.glossary.terms == (("dog", "Hund"),)
 
 
-def test_documents_are_accepted_requests_until_they_end_and_kept_for_a_while() -> None:
-    settings = ServeConfig(stored_bytes=100, stored_seconds=0.2)
-    state = ServerState(settings, Keys(), Rates(0), Metrics(), lambda *_args, **_fields: None)
+def test_documents_are_accepted_requests_until_they_are_fetched_and_kept_for_a_while() -> None:
+    limits = ServeConfig(stored_bytes=100, stored_seconds=0.2)
+    state = ServerState(limits, Keys(), Rates(0), Metrics(), lambda *_args, **_fields: None)
 
     async def run() -> None:
         jobs = DocumentJobs(state, FileStore(most_bytes=100, seconds=60.0))
@@ -421,11 +439,13 @@ def test_documents_are_accepted_requests_until_they_end_and_kept_for_a_while() -
         assert refused.value.status == 503
         await bad.finished.wait()
         assert (bad.status, bad.message, good.status) == ("error", "no such language", "translating")
-        assert state.running == 1
         goes_on.set()
         await good.finished.wait()
-        await asyncio.sleep(0)
-        assert (good.status, good.characters, state.running) == ("done", 3, 0)
+        assert (good.status, good.characters, state.running) == ("done", 3, 2)
+        good.fetched.set()
+        bad.fetched.set()
+        await asyncio.sleep(0.01)
+        assert state.running == 0
         assert jobs.find(good.identity, good.key, owner="a") is good
         assert jobs.find(good.identity, good.key, owner="b") is None
         assert jobs.find(good.identity, bad.key, owner="a") is None

@@ -1,13 +1,15 @@
 """Documents that are translated after their upload has been answered; clients ask for their status and result.
 
 A job belongs to the caller that made it, and needs the key that this caller got for it. Its result is kept as any
-translated file is. It counts as an accepted request: a server that is about to end waits for it.
+translated file is. It counts as an accepted request: a server that is about to end waits for it, and for a moment until
+its result is fetched.
 """
 
 import asyncio
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +19,9 @@ from seqloom.serve.refusal import Refusal
 
 MAX_RUNNING = 4
 """Documents that are translated at the same time; further ones wait."""
+
+FETCH_SECONDS = 15.0
+"""How long a server that is about to end waits until a result is fetched. The client asks every 5 seconds."""
 
 MAX_JOBS = 10_000
 """Jobs that are remembered."""
@@ -52,6 +57,8 @@ class DocumentJob:
     ended: float | None = None
     """When, in the time of the event loop."""
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+    fetched: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the client has its result, or knows what went wrong."""
 
     def end(self, status: JobStatus, message: str | None = None) -> None:
         """Nothing more happens to it."""
@@ -101,18 +108,26 @@ class DocumentJobs:
         self, job: DocumentJob, work: Callable[[], Awaitable[JobResult]], describe: Callable[[Exception], str]
     ) -> None:
         with self._state.in_flight():
-            try:
-                async with self._turns:
-                    job.status = "translating"
-                    result = await work()
-                job.file = self._files.put(result.data, name=result.name, media_type=result.media_type, owner=job.owner)
-                job.characters = result.characters
-                job.end("done")
-            except asyncio.CancelledError:
-                job.end("error", "the server was stopped before the document was translated")
-                raise
-            except Exception as error:  # whatever it is, the client must be able to find out that it failed
-                job.end("error", describe(error))
+            await self._translate(job, work, describe)
+            del work  # with the document
+            with suppress(TimeoutError):
+                await asyncio.wait_for(job.fetched.wait(), FETCH_SECONDS)
+
+    async def _translate(
+        self, job: DocumentJob, work: Callable[[], Awaitable[JobResult]], describe: Callable[[Exception], str]
+    ) -> None:
+        try:
+            async with self._turns:
+                job.status = "translating"
+                result = await work()
+            job.file = self._files.put(result.data, name=result.name, media_type=result.media_type, owner=job.owner)
+            job.characters = result.characters
+            job.end("done")
+        except asyncio.CancelledError:
+            job.end("error", "the server was stopped before the document was translated")
+            raise
+        except Exception as error:  # whatever it is, the client must be able to find out that it failed
+            job.end("error", describe(error))
 
     def _expire(self) -> None:
         now, kept = asyncio.get_running_loop().time(), self._state.settings.stored_seconds

@@ -43,6 +43,8 @@ class Operation:
     """What `/openapi.json` says of it, the same for all its methods: summary, parameters, requestBody, responses."""
     takes_file: bool = False
     """Whether its body holds a file, with limits of its own."""
+    is_open_to_the_end: bool = False
+    """Whether it is answered while the server is about to end: it returns what was accepted before."""
 
 
 class EventStream(StreamingResponse):
@@ -85,7 +87,7 @@ def endpoint(service: Service, operation: Operation) -> Callable[[Request], Awai
         with ExitStack() as accepted:
             accepted.enter_context(service.state.in_flight())
             try:
-                if service.state.is_draining:
+                if service.state.is_draining and not operation.is_open_to_the_end:
                     raise Refusal(503, "the server is shutting down; retry", retry_after=5)
                 await call.read(most)
                 response = await _unless_disconnected(service, call, handler)

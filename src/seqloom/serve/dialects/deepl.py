@@ -341,6 +341,7 @@ async def document_status(service: Service, call: Call) -> Response:
         record["billed_characters"] = job.characters
     elif job.status == "error":
         record["error_message"] = record["message"] = job.message
+        job.fetched.set()
     return json_response(record)
 
 
@@ -354,6 +355,7 @@ async def document_result(service: Service, call: Call) -> Response:
     stored = service.files.get(job.file, owner=call.caller)
     if stored is None:
         raise _unknown_document()
+    job.fetched.set()
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(stored.name)}"}
     return Response(stored.data, media_type=stored.media_type, headers=headers)
 
@@ -552,6 +554,7 @@ OPERATIONS = (
         DEEPL,
         document_status,
         described("Get the status of a document", _STATUS, body=_KEY, path="document_id"),
+        is_open_to_the_end=True,
     ),
     Operation(
         "/v2/document/{document_id}/result",
@@ -561,5 +564,6 @@ OPERATIONS = (
         described(
             "Download a translated document", {}, body=_KEY, path="document_id", media_type="application/octet-stream"
         ),
+        is_open_to_the_end=True,
     ),
 )
