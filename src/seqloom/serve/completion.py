@@ -13,11 +13,12 @@ prompts in the batch do not change them.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +35,8 @@ from seqloom.search.sampling import choices_of, uniform
 from seqloom.search.settings import SearchConfig
 from seqloom.serve.groups import Emit, GroupCancellation, Groups, ignore_parts
 from seqloom.text.tokenizer import Tokenizer
+
+T = TypeVar("T")
 
 NEVER_WRITTEN = [PAD, BEGIN, UNKNOWN]
 
@@ -128,15 +131,20 @@ class LanguageModelActions:
             for group, texts in enumerate(groups)
             for place, text in enumerate(texts)
         ]
-        at_once = max(1, MAX_SCORES // (self._model.tokenizer.size * wanted.samples))
+        rows = max(1, MAX_SCORES // self._model.tokenizer.size)
+        completing = _Completing(self._model, wanted, cancellation, emit)
+        parts = [(prompt, prompt.parts(reads_across_lines=self._model.reads_across_lines)) for prompt in prompts]
+        if wanted.scores_prompt:
+            others = [_Reading(prompt, *part) for prompt, (*before, _) in parts for part in before]
+            for some in chunks_of(others, rows):
+                completing.run(some)
+        lasts = [_Reading(prompt, *part, is_continued=True) for prompt, (*_, part) in parts]
+        for some in chunks_of(lasts, max(1, rows // wanted.samples)):
+            completing.run(some)
         results: list[list[Any]] = [[] for _ in groups]
-        for begin in range(0, len(prompts), at_once):
-            some = prompts[begin : begin + at_once]
-            completing = _Completing(self._model, some, wanted, cancellation, emit)
-            completing.run()
-            for prompt in some:
-                if prompt.group not in cancellation.groups:
-                    results[prompt.group].append(completing.result(prompt))
+        for prompt in prompts:
+            if prompt.group not in cancellation.groups:
+                results[prompt.group].append(completing.result(prompt))
         return results
 
 
@@ -145,7 +153,19 @@ def written_prompt(prompt: str | Sequence[int], *, seed: int) -> str:
     return json.dumps({"prompt": prompt, "seed": seed}, ensure_ascii=False)
 
 
+def chunks_of(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """At most so many rows at a time."""
+    for begin in range(0, len(rows), size):
+        yield rows[begin : begin + size]
+
+
 # --- text and symbols -------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1 << 16)
+def _decoded(tokenizer: Tokenizer, symbols: tuple[int, ...]) -> str:
+    """The text of a few symbols; the same ones come often where the most probable tokens are listed."""
+    return tokenizer.decode(symbols)
 
 
 class Detokenizer:
@@ -174,7 +194,7 @@ class Detokenizer:
             self._shown, self._pending, self._known = (), (), ""
         elif text:
             self._shown, self._pending = (*self._pending, symbol), ()
-            self._known = self._tokenizer.decode(self._shown)
+            self._known = _decoded(self._tokenizer, self._shown)
         else:
             self._pending = (*self._pending, symbol)
         return text
@@ -184,7 +204,7 @@ class Detokenizer:
         return self._text_of(self._pending)
 
     def _text_of(self, symbols: Sequence[int]) -> str:
-        return self._tokenizer.decode([*self._shown, *symbols])[len(self._known) :] if symbols else ""
+        return _decoded(self._tokenizer, (*self._shown, *symbols))[len(self._known) :] if symbols else ""
 
     def name(self, symbol: int) -> str:
         """A symbol as tokens are listed: its text, or the piece where it has none of its own."""
@@ -255,7 +275,6 @@ class _Prompt:
     scores: dict[int, Scored] = field(default_factory=dict)
     """By place, for the symbols that have been read."""
     writings: "list[_Writing]" = field(default_factory=list)
-    unread_parts: int = 0
 
     @property
     def tokens(self) -> int:
@@ -309,7 +328,9 @@ def _read_prompt(tokenizer: Tokenizer, text: str, *, group: int, place: int) -> 
         return _Prompt(group, place, prompt, symbols, True, seed)
     for number, symbol in enumerate(prompt):
         if not 0 <= symbol < tokenizer.size:
-            raise UsageError(f"the prompt has the id {symbol}; the ids of this model are 0 to {tokenizer.size - 1}")
+            raise UsageError(
+                f"the prompt has the id {str(symbol)[:20]}; the ids of this model are 0 to {tokenizer.size - 1}"
+            )
         if symbol == PAD or (symbol == BEGIN and number):
             raise UsageError(f"the id {symbol} ({tokenizer.piece(symbol)}) cannot be token {number + 1} of a prompt")
     has_begin = prompt[:1] == [BEGIN]
@@ -335,7 +356,8 @@ class _Reading:
     at: int
     """The next symbol of the prompt."""
     end: int
-    is_continued: bool
+    is_continued: bool = False
+    """Whether texts are written after it."""
 
 
 @dataclass(eq=False)
@@ -410,31 +432,22 @@ class _Writing:
 
 
 class _Completing:
-    """The prompts of one turn, step by step."""
+    """Prompts that are read and continued, step by step."""
 
     def __init__(
-        self,
-        model: LanguageModel,
-        prompts: Sequence[_Prompt],
-        options: CompletionOptions,
-        cancellation: GroupCancellation,
-        emit: Emit,
+        self, model: LanguageModel, options: CompletionOptions, cancellation: GroupCancellation, emit: Emit
     ) -> None:
         self._model, self._stepper, self._tokenizer = model, model.stepper(), model.tokenizer
         self._options, self._settings = options, options.search()
         self._cancellation, self._emit = cancellation, emit
-        self._prompts = prompts
         self._rows: list[_Reading | _Writing] = []
-        for prompt in prompts:
-            parts = prompt.parts(reads_across_lines=model.reads_across_lines)
-            parts = parts if options.scores_prompt else parts[-1:]
-            prompt.unread_parts = len(parts)
-            self._rows += [_Reading(prompt, *part, is_continued=part is parts[-1]) for part in parts]
+        self._prompts: list[_Prompt] = []
 
-    def run(self) -> None:
-        """Read and continue all prompts."""
-        rows = torch.ones(len(self._rows), 1, dtype=torch.long, device=self._model.loaded.device)
-        run(self._stepper, Source(rows, rows[:, 0]), self._advance)
+    def run(self, rows: Sequence[_Reading]) -> None:
+        """Read parts of prompts side by side, and continue those that are the last of their prompt."""
+        self._rows, self._prompts = list(rows), [row.prompt for row in rows if row.is_continued]
+        ones = torch.ones(len(rows), 1, dtype=torch.long, device=self._model.loaded.device)
+        run(self._stepper, Source(ones, ones[:, 0]), self._advance)
 
     def result(self, prompt: _Prompt) -> dict[str, Any]:
         """What is answered for a prompt."""
@@ -473,8 +486,7 @@ class _Completing:
         return np.array([at for at, _, _ in kept], np.int64), np.array(symbols, np.int64)
 
     def _read_to_end(self, row: _Reading) -> "list[_Writing]":
-        """A part of a prompt has been read; the texts that continue it, if it is the last part."""
-        row.prompt.unread_parts -= 1
+        """The texts that continue a part of a prompt which has been read, if it is the last part."""
         if not row.is_continued:
             return []
         text = row.prompt.detokenizer(self._tokenizer)
@@ -528,11 +540,9 @@ class _Completing:
         return [Scored(log_prob, some) for log_prob, some in zip(own, tops, strict=True)]
 
     def _emit_parts(self) -> None:
-        """Emit what is new of each text whose prompt has been read."""
+        """Emit what is new of each text."""
         for prompt in self._prompts:
-            if prompt.unread_parts or prompt.group in self._cancellation.groups:
-                continue
-            for writing in prompt.writings:
+            for writing in prompt.writings if prompt.group not in self._cancellation.groups else ():
                 part = writing.part(self._options, self._tokenizer)
                 if part is not None:
                     for number in range(self._options.copies):

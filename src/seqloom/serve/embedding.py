@@ -61,7 +61,7 @@ class VectorActions:
     def _known(self, ids: Sequence[int]) -> list[str]:
         unknown = [symbol for symbol in ids if symbol not in self._rows]
         if unknown:
-            raise UsageError(f"the input has the id {unknown[0]}, which has no vector in this model")
+            raise UsageError(f"the input has the id {str(unknown[0])[:20]}, which has no vector in this model")
         return [self._vectors.words[self._rows[symbol]] for symbol in ids]
 
     def _vector(self, word: str) -> Float32[np.ndarray, " width"] | None:

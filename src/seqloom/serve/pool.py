@@ -387,7 +387,8 @@ class Pool:
         speed = batch.tokens / max(seconds, 1e-6)
         first, _ = batch.groups[0]
         key = first.model, first.do
-        self._speeds[key] = SPEED_MEMORY * self._speeds.get(key, speed) + (1 - SPEED_MEMORY) * speed
+        if not message["dropped_rows"]:  # otherwise not all of its tokens were computed
+            self._speeds[key] = SPEED_MEMORY * self._speeds.get(key, speed) + (1 - SPEED_MEMORY) * speed
         for (ticket, places), answer in zip(batch.groups, message["groups"], strict=True):
             if "error" in answer:
                 if ticket in self._queue:

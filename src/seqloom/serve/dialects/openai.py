@@ -219,27 +219,12 @@ async def complete(service: Service, call: Call) -> Response:
     seed = given.integer("seed", 0, least=-(1 << 63), most=(1 << 63) - 1)
     chosen = None if given.values.get("seed") is None else seed
     prompts = given.inputs("prompt") if given.values.get("prompt") is not None else [""]
-    frame = _frame("cmpl", "text_completion", model)
     if options.stream:
-        parts: asyncio.Queue[tuple[int, dict[str, Any]] | None] = asyncio.Queue()
-        task = asyncio.get_running_loop().create_task(
-            service.complete(
-                call, model.name, prompts, options, seed=chosen, on_part=lambda at, part: parts.put_nowait((at, part))
-            )
-        )
-        task.add_done_callback(lambda _: parts.put_nowait(None))
-        try:
-            first = await parts.get()
-            if first is None:
-                task.result()  # what failed before the first token is an ordinary error
-        except BaseException:
-            task.cancel()
-            raise
-        events = _completion_events(service, task, first, parts, frame, n=options.n, has_usage=has_usage)
-        return EventStream(events, close=task.cancel)
+        return await _stream(service, call, model, prompts, options, seed=chosen, has_usage=has_usage)
     results = await service.complete(call, model.name, prompts, options, seed=chosen)
     choices = [choice for result in results for choice in result["choices"]]
     numbered = [{"index": index, **choice} for index, choice in enumerate(choices)]
+    frame = _frame("cmpl", "text_completion", model)
     return json_response({**frame, "choices": numbered, "usage": _usage(results)})
 
 
@@ -268,37 +253,61 @@ def _options(service: Service, given: Parameters) -> CompletionOptions:
     )
 
 
-async def _completion_events(
+async def _stream(
     service: Service,
-    task: "asyncio.Task[list[dict[str, Any]]]",
-    first: tuple[int, dict[str, Any]] | None,
-    parts: "asyncio.Queue[tuple[int, dict[str, Any]] | None]",
-    frame: Mapping[str, Any],
+    call: Call,
+    model: ServedModel,
+    prompts: Sequence[str | list[int]],
+    options: CompletionOptions,
     *,
-    n: int,
+    seed: int | None,
     has_usage: bool,
-) -> AsyncGenerator[str]:
-    """One event for each part that a worker emits; an error ends the stream."""
-    rest = {"usage": None} if has_usage else {}
-    part = first
-    while part is not None:
-        events = ""
-        while part is not None:
-            place, found = part
-            events += _event({**frame, "choices": [{**found, "index": place * n + found["index"]}], **rest})
-            if parts.empty():
-                break
-            part = parts.get_nowait()
-        yield events  # together, if they came together
-        part = part and await parts.get()
+) -> EventStream:
+    """One event for each part that a worker emits. What fails before the first one is an ordinary error."""
+    parts: asyncio.Queue[tuple[int, dict[str, Any]] | None] = asyncio.Queue()
+
+    def add(place: int, part: dict[str, Any]) -> None:
+        parts.put_nowait((place, part))
+
+    def finish(done: "asyncio.Task[list[dict[str, Any]]]") -> None:
+        if not done.cancelled():
+            done.exception()  # seen here, for a client that has left does not wait for it
+        parts.put_nowait(None)
+
+    work = service.complete(call, model.name, prompts, options, seed=seed, on_part=add)
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(finish)
     try:
-        results = task.result()
-    except Exception as error:
-        yield _event(error_record(refusal_of(error, service, uuid.uuid4().hex)))
-        return
-    if has_usage:
-        yield _event({**frame, "choices": [], "usage": _usage(results)})
-    yield "data: [DONE]\n\n"
+        first = await parts.get()
+        if first is None:
+            task.result()
+    except BaseException:
+        task.cancel()
+        raise
+    frame = _frame("cmpl", "text_completion", model) | ({"usage": None} if has_usage else {})
+
+    async def events() -> AsyncGenerator[str]:
+        part = first
+        while part is not None:
+            text = ""
+            while part is not None:
+                place, found = part
+                text += _event({**frame, "choices": [{**found, "index": place * options.n + found["index"]}]})
+                if parts.empty():
+                    break
+                part = parts.get_nowait()
+            yield text  # those together that came together
+            part = part and await parts.get()
+        try:
+            results = task.result()
+        except Exception as error:
+            yield _event(error_record(refusal_of(error, service, uuid.uuid4().hex)))
+            return
+        if has_usage:
+            yield _event({**frame, "choices": [], "usage": _usage(results)})
+        yield "data: [DONE]\n\n"
+
+    return EventStream(events(), close=task.cancel)
 
 
 def _frame(prefix: str, kind: str, model: ServedModel) -> dict[str, Any]:
