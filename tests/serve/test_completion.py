@@ -46,11 +46,13 @@ def test_every_language_model_scores_and_completes(models: dict[str, LanguageMod
     prompts = ["", "The old", "The old ", "A dog.\nThe"]
     groups = [[written_prompt(prompt, seed=9) for prompt in prompts]]
     options = {"n": 3, "best_of": 3, "max_tokens": 30, "temperature": 1.5}
-    ((*results,),) = actions.complete(groups, options, GroupCancellation(), ignore_parts)
     search = {"method": "sample", "temperature": 1.5, "length_constant": 30, "length_factor": 0.0}
-    for prompt, result in zip(prompts, results, strict=True):
-        texts = [choice["text"] for choice in result["choices"]]
-        assert texts == [each.continuation for each in model.generate(prompt, count=3, seed=9, search=search)]
+    for past in (False, True):
+        wanted = {**options, "past_line_ends": past}
+        (results,) = actions.complete(groups, wanted, GroupCancellation(), ignore_parts)
+        for prompt, result in zip(prompts, results, strict=True):
+            texts = model.generate(prompt, count=3, seed=9, search=search, past_line_ends=past)
+            assert [choice["text"] for choice in result["choices"]] == [each.continuation for each in texts]
 
 
 @given(data=st.data())

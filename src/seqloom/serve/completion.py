@@ -69,6 +69,8 @@ class CompletionOptions:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    past_line_ends: bool = False
+    """Whether texts continue, line after line, up to their maximum length."""
     stop: tuple[str, ...] = ()
     """Texts that end a text; they are not part of it."""
     logprobs: int | None = None
@@ -389,7 +391,7 @@ class _Writing:
     def add(self, symbol: int, scored: Scored, options: CompletionOptions) -> None:
         """Write a symbol; END, a stop text or the maximum length ends the text."""
         self.log_probs.append(scored.log_prob)
-        if symbol == END:
+        if symbol == END and not options.past_line_ends:
             self.end("stop")
             return
         self.tokens += 1

@@ -246,6 +246,7 @@ def _options(service: Service, given: Parameters) -> CompletionOptions:
         top_p=top_p or 1.0,
         top_k=given.integer("top_k", 0, least=0, most=1 << 30),
         min_p=given.number("min_p", 0.0, least=0, most=1),
+        past_line_ends=given.boolean("ignore_eos"),
         stop=given.stops(),
         logprobs=None if logprobs < 0 else logprobs,
         echo=given.boolean("echo"),
@@ -481,6 +482,7 @@ _COMPLETION = _object(
     seed=_INTEGER,
     logprobs={"type": "integer", "minimum": 0, "maximum": MAX_LOGPROBS},
     echo=_BOOLEAN,
+    ignore_eos=_BOOLEAN,
     stream=_BOOLEAN,
     stream_options=_object([], include_usage=_BOOLEAN),
 )
