@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -292,6 +293,15 @@ def test_any_text_in_a_word_document_is_written_well_formed(text: str) -> None:
 
     data = word_file(f'<w:p><w:r><w:t xml:space="preserve">so {escape(text)}</w:t></w:r></w:p>')
     parse_catalogue("b.docx", translated("a.docx", data, lambda line: f"{line} {text}"))
+
+
+@pytest.mark.parametrize("name", ["a.srt", "a.vtt", "a.txt", "a.html"])
+@pytest.mark.parametrize("piece", [" ", "1"])
+def test_long_runs_take_linear_time(name: str, piece: str) -> None:
+    head = {"a.srt": "1\n00:00:01,000 --> 00:00:02,000\n", "a.vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\n"}.get(name, "")
+    began = time.process_time()
+    translated(name, f"{head}a{piece * 60_000}b\n{piece * 60_000}".encode())
+    assert time.process_time() - began < 5  # a pattern that tries a run from each of its characters takes 15 to 40
 
 
 def test_other_formats_and_damaged_files_are_refused_with_a_reason() -> None:

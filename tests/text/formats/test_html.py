@@ -161,7 +161,7 @@ def test_any_file_is_read_or_refused(data: bytes) -> None:
     "piece", ["<a ", "<a b='", "<!--", "<![CDATA[", "<p translate=no>", "</b>", "<b>", "<a>", "x<br>"]
 )
 def test_broken_pages_take_linear_time(piece: str) -> None:
-    html_catalogue(piece * 4_000 + "x")
+    html_catalogue(piece * 1_000 + "x")
 
 
 _words = {"one": "ONE", "Two": "TWO", "three,": "THREE,", "four.": "FOUR.", "caf&eacute;": "CAFÉ", "&amp;": "&amp;"}

@@ -140,21 +140,20 @@ def trimmed_range(pieces: Sequence[Piece]) -> tuple[int, int]:
     """The number of the first piece that is left, and of that after the last."""
     partners = _partners(pieces)
     first, last = 0, len(pieces) - 1
-
-    def is_loose(at: int) -> bool:
-        content = pieces[at].content
-        return not content.strip() if isinstance(content, str) else at not in partners
-
     while first <= last:
-        if is_loose(first):
+        if first not in partners and _is_empty(pieces[first]):
             first += 1
-        elif is_loose(last):
+        elif last not in partners and _is_empty(pieces[last]):
             last -= 1
         elif partners.get(first) == last:
             first, last = first + 1, last - 1
         else:
             break
     return first, last + 1
+
+
+def _is_empty(piece: Piece) -> bool:
+    return isinstance(piece.content, Code) or not piece.content.strip()
 
 
 def _partners(pieces: Sequence[Piece]) -> dict[int, int]:

@@ -48,6 +48,12 @@ _DROPPED = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
 _UNSEEN = re.compile(r"<\w+:(?:lang|noProof|webHidden)(?:\s[^>]*)?/>")
 """Formatting that does not show."""
 _SPACE = re.compile(r"[ \t\r\n]+")
+_MAX_PART_BYTES = 32 << 20
+"""Bytes of a file with text; a page of Word takes some 10 kB."""
+_MAX_BOXES = 4
+"""Text boxes inside each other."""
+_MAX_FIELDS = 20
+"""Fields inside each other."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,8 @@ class DocxCatalogue:
         for member, content in members:
             if not _PARTS.fullmatch(member.filename):
                 continue
+            if len(content) > _MAX_PART_BYTES:
+                raise DataError(f"{path / member.filename}: larger than {_MAX_PART_BYTES:,} bytes; split the document")
             require_few_tags(content, path / member.filename)
             script, root = parse_tree(content, path / member.filename)
             part = self._parts[member.filename] = _Part(script)
@@ -160,16 +168,22 @@ class _Paragraphs:
         )
         self._prefix = f"{prefix}:" if prefix else ""
         self.passages: list[Passage] = []
-        left = [root]
+        left = [(root, 0)]
         while left:
-            element = left.pop()
+            element, depth = left.pop()
             if self._name(element) == "p":
-                self._add_paragraph(element)
-            left += element.children
+                depth += 1
+                if depth <= _MAX_BOXES:
+                    self._add_paragraph(element)
+            left += [(child, depth) for child in element.children]
 
     def _name(self, element: Element) -> str:
         """The name of an element of WordprocessingML; empty for others."""
         return element.name if element.tag == self._prefix + element.name else ""
+
+    def _properties(self, run: Element) -> Element | None:
+        """The formatting of a run, which is its first child."""
+        return run.children[0] if run.children and self._name(run.children[0]) == "rPr" else None
 
     def _get(self, element: Element, name: str) -> str:
         return element.get(self._prefix + name) or ""
@@ -214,7 +228,7 @@ class _Paragraphs:
         atoms.append(_Atom(Piece(Code(self._text[start:end], kind, pair), start, end)))
 
     def _read_run(self, run: Element, atoms: list[_Atom]) -> None:
-        properties = run.child("rPr")
+        properties = self._properties(run)
         raw = self._text[properties.start : properties.end] if properties else ""
         shape = _Format(self._text[run.start : run.inner_start], raw)
         for child in run.children:
@@ -262,6 +276,8 @@ class _Paragraphs:
                 continue
             if atom.field == "begin":
                 begun.append(len(joined))
+                if len(begun) > _MAX_FIELDS:
+                    return None
             joined.append(atom)
         for start in reversed(begun):  # its end is in another paragraph
             stop = start + 1
@@ -283,42 +299,35 @@ class _Paragraphs:
         base = current = sizes.most_common(1)[0][0]
         content: list[str | Code] = []
         pairs: dict[str, _Format] = {}
-
-        def set_format(key: str) -> None:
-            nonlocal current
-            if current != base:
-                name = f"format {len(pairs)}"
-                content.append(Code(f"</{name}>", "close", name))
-            current = key
-            if key != base:
-                name = f"format {len(pairs) + 1}"
-                pairs[name] = formats[key]
-                content.append(Code(f"<{name}>", "open", name))
-
         for atom in atoms:
-            piece = atom.piece.content
+            piece, wanted = atom.piece.content, base  # codes are outside of the pairs
+            if isinstance(piece, str) and atom.format is not None:
+                wanted = atom.format.key if piece.strip() else current
+            if wanted != current:
+                if current != base:
+                    content.append(_format_code(len(pairs), "close"))
+                if wanted != base:
+                    opening = _format_code(len(pairs) + 1, "open")
+                    content.append(opening)
+                    pairs[opening.name] = formats[wanted]
+                current = wanted
             if isinstance(piece, Code):
-                set_format(base)
                 content.append(_without_border(piece))
-                continue
-            assert atom.format is not None
-            if piece.strip() and atom.format.key != current:
-                set_format(atom.format.key)
-            if content and isinstance(content[-1], str):
+            elif content and isinstance(content[-1], str):
                 content[-1] += piece
             else:
                 content.append(piece)
-        set_format(base)
+        if current != base:
+            content.append(_format_code(len(pairs), "close"))
         first, last = atoms[0], atoms[-1]
         start, end, before, after = first.piece.start, last.piece.end, "", ""
-        if first.run is not None:
-            others = [each for each in first.run.children if each.end <= start and self._name(each) != "rPr"]
-            start, before = (start, f"</{first.run.tag}>") if others else (first.run.start, "")
+        if first.run is not None:  # of which the rest stays, with what comes before it
+            is_begun = first.run.children[1 if self._properties(first.run) else 0].start < start
+            start, before = (start, f"</{first.run.tag}>") if is_begun else (first.run.start, "")
         if last.last_run is not None:
-            others = [each for each in last.last_run.children if each.start >= end]
-            properties = last.last_run.child("rPr")
-            opening = self._text[last.last_run.start : properties.end if properties else last.last_run.inner_start]
-            end, after = (end, opening) if others else (last.last_run.end, "")
+            properties, is_left = self._properties(last.last_run), last.last_run.children[-1].start >= end
+            reopened = self._text[last.last_run.start : properties.end if properties else last.last_run.inner_start]
+            end, after = (end, reopened) if is_left else (last.last_run.end, "")
         codes = tuple(
             replace(atom.piece, content=_without_border(atom.code)) for atom in atoms if atom.code is not None
         )
@@ -344,6 +353,12 @@ class _Paragraphs:
             else:
                 opened.pop()
         return "".join([*written, after])
+
+
+def _format_code(number: int, kind: Kind) -> Code:
+    """One half of a pair around text of another format."""
+    name = f"format {number}"
+    return Code(f"</{name}>" if kind == "close" else f"<{name}>", kind, name)
 
 
 def _without_border(code: Code) -> Code:

@@ -62,6 +62,8 @@ _CLOSED_BY: dict[str, frozenset[str]] = {
 _ADDRESS = re.compile(r"\s*(?:https?://|www\.|[@#])\S+\s*")
 """What a link shows that names a page, a person or a subject."""
 _MAX_LINK_TOKENS = 30
+_MAX_MERGED_LENGTH = 2_000
+"""Characters of elements without text that become one code: to copy longer ones at each level takes quadratic time."""
 _CHARSET = re.compile(rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([A-Za-z0-9._:-]+)""", re.IGNORECASE)
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([A-Za-z0-9._-]+)""")
 
@@ -194,6 +196,8 @@ class _Reader:
         """The piece that opens an element with no text inside, which moves as one: <i></i>, <a><img></a>."""
         for number in range(len(self._pieces) - 1, -1, -1):
             content = self._pieces[number].content
+            if self._pieces[-1].end - self._pieces[number].start > _MAX_MERGED_LENGTH:
+                return None
             if isinstance(content, Code) and content.kind == "open":
                 return number if content.name == name else None
             is_text = isinstance(content, str) and content.strip() != ""

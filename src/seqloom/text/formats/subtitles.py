@@ -11,6 +11,7 @@ Lines that begin with a dash are of two speakers, and are translated apart.
 import html
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,13 +32,16 @@ from seqloom.text.formats.segments import Code, Content, Script
 from seqloom.text.marks import is_unspaced
 
 _LINE = re.compile(r"([^\r\n]*+)(\r\n|\n|\r|\Z)")
-_TIMES = re.compile(r"\s*\d+[\d:.,]*\s*-->\s*\d+[\d:.,]*")
+_TIMES = re.compile(r"\s*+\d[\d:.,]*+\s*+-->\s*+\d")
 _NUMBER = re.compile(r"\s*\d+\s*")
 _DASH = re.compile(r"\s*(?:</?[A-Za-z][^<>]*>|\{\\[^{}]*\})*\s*[-–—]")
 _LEADING_DASH = re.compile(r"[-–—]\s*")
 _SRT_CODE = re.compile(r"<(/?)([A-Za-z][^\s<>]*)[^<>]*>|\{\\[^{}]*\}|\{[A-Za-z]:[^{}]*\}")
 _VTT_CODE = re.compile(r"<(/?)([A-Za-z]*)[^<>]*>")
-_SPACE = re.compile(r"[ \t]*(?:\r\n|\n|\r)[ \t]*")
+_SPACE = re.compile(r"(?:(?<![ \t])[ \t]++)?(?:\r\n|\n|\r)[ \t]*+")
+"""A line end and the spaces around it; a look-behind keeps a run of spaces from being tried from each of them."""
+_MAX_EVEN_LINES = 50
+"""Lines of a cue up to which each line gets a word at least."""
 
 
 @dataclass(frozen=True)
@@ -186,20 +190,20 @@ def _join(found: "re.Match[str]") -> str:
 def wrap(content: Content, *, lines: int, line_end: str) -> Content:
     """Content in so many lines of about one length, where it has as many words; codes have no width."""
     shown = "".join(piece for piece in content if isinstance(piece, str))
-    cuts = _cuts(shown, lines)
+    cuts = deque(_cuts(shown, lines))
     wrapped: list[str | Code] = []
-    at = 0
+    end = 0
     for piece in content:
         if isinstance(piece, Code):
             wrapped.append(piece)
             continue
-        inside = [cut for cut in cuts if at <= cut < at + len(piece)]
-        done, parts = at, list[str]()
-        for cut in inside:
+        done, end = end, end + len(piece)
+        parts: list[str] = []
+        while cuts and cuts[0] < end:
+            cut = cuts.popleft()
             parts += [shown[done:cut].rstrip(" "), line_end]
             done = cut + (shown[cut] == " ")
-        wrapped.append("".join([*parts, shown[done : at + len(piece)]]))
-        at += len(piece)
+        wrapped.append("".join([*parts, shown[done:end]]))
     return tuple(wrapped)
 
 
@@ -216,7 +220,7 @@ def _cuts(text: str, lines: int) -> list[int]:
         else:
             low = width + 1
     cuts = _greedy(places, len(text), low)
-    while len(cuts) < lines - 1 and len(cuts) < len(places):
+    while len(cuts) < min(lines, _MAX_EVEN_LINES) - 1 and len(cuts) < len(places):
         ends = [0, *cuts, len(text)]
         spans = sorted(pairwise(ends), key=lambda span: span[0] - span[1])
         free = ([at for at in places if begin < at < end] for begin, end in spans)
