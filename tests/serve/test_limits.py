@@ -72,7 +72,7 @@ def post(body: bytes, *headers: str, path: str = "/translate", host: str = "127.
         ({**QUESTION, "q": [[[[[["a"]]]]]]}, "deeper than 6"),
         ({**QUESTION, "q": 7}, "string"),
         ({**QUESTION, "q": [None]}, "string"),
-        ({**QUESTION, "source": 5}, "code"),
+        ({**QUESTION, "source": 5}, "must be a string"),
         ({**QUESTION, "target": "xx"}, "not supported"),
         ([QUESTION], "JSON object"),
         (b"{", "not valid JSON"),

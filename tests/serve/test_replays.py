@@ -1,8 +1,8 @@
 """The requests of real programs, byte for byte where it matters, and their way of reading the answers.
 
 The requests follow the sources of Weblate (`machinery/libretranslate.py`, `machinery/apertium.py`), OmegaT
-(`ApertiumTranslate.java`), Mastodon (`libre_translate.rb`), Akkoma, Rebased, Lingarr, MediaWiki's cxserver and the
-server of OpenNMT-py, which cannot be installed here.
+(`ApertiumTranslate.java`), Mastodon (`libre_translate.rb`), Akkoma, Rebased, Lingarr, MediaWiki's cxserver, the PHP
+library that Nextcloud uses, and the server of OpenNMT-py, which cannot be installed here.
 """
 
 import json
@@ -289,13 +289,30 @@ def test_languages_are_detected_and_a_front_end_finds_its_settings(server: Runni
     assert server.call("/spec").json == server.call("/openapi.json").json
 
 
-def multipart(fields: dict[str, str], name: str, data: bytes) -> tuple[bytes, dict[str, str]]:
-    """The body and headers of a form with a file."""
-    mark = "----seqloom"
+def multipart(fields: dict[str, str], name: str | None = None, data: bytes = b"") -> tuple[bytes, dict[str, str]]:
+    """The body and headers of a form, with a file if it has a name."""
+    mark = "------------------------d74496d66958873e"
     parts = [f'--{mark}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
-    head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
-    body = "".join(parts).encode() + head.encode() + data + f"\r\n--{mark}--\r\n".encode()
-    return body, {"Content-Type": f"multipart/form-data; boundary={mark}"}
+    body = "".join(parts).encode()
+    if name is not None:
+        head = f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+        body += head.encode() + data + b"\r\n"
+    return body + f"--{mark}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={mark}"}
+
+
+def test_the_php_library_of_nextcloud_sends_multipart_forms(server: RunningServer, expected: dict[str, str]) -> None:
+    nothing, headers = multipart({})
+    for body in (nothing, b""):
+        codes = [each["code"] for each in server.call("/languages", body, method="GET", headers=headers).json]
+        assert codes == ["de", "en"]
+        assert server.call("/frontend/settings", body, method="GET", headers=headers).json["filesTranslation"]
+        detected = server.call(f"/detect?{urlencode({'q': TEXT, 'api_key': ''})}", body, method="POST", headers=headers)
+        assert detected.json[0]["language"] == "en"
+    question = {"q": TEXT, "format": "html", "source": "en", "target": "de", "api_key": ""}
+    body, headers = multipart(question)
+    assert server.call("/translate", body, headers=headers).json["translatedText"] == expected[TEXT]
+    body, headers = multipart({**question, "target": "xx"})
+    assert "error" in server.call("/translate", body, headers=headers).json
 
 
 def test_a_file_is_translated_and_downloaded(server: RunningServer, expected: dict[str, str]) -> None:
@@ -357,6 +374,6 @@ def test_opennmt_answers_a_wrong_request_with_200_and_an_object(server: RunningS
 
 
 def test_opennmt_keeps_the_status_of_a_body_that_is_too_long(server: RunningServer) -> None:
-    answer = server.call("/translator/translate", b"[]", headers={"Content-length": "2000000"})
+    answer = server.call("/translator/translate", b"[" + b" " * (4 << 20) + b"]")
     assert (answer.status, answer.json["status"]) == (413, "error")
     assert server.call("/translator/nothing").status == 404

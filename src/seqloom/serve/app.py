@@ -72,7 +72,8 @@ def openapi(service: Service) -> dict[str, Any]:
             record = {"operationId": name, "tags": [each.dialect.name], **each.description}
             paths.setdefault(each.path, {})[method.lower()] = record
     about = {"title": service.state.settings.name, "version": __version__, "license": {"name": "Apache-2.0"}}
-    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": components(service.models)}
+    shared = components(service.models, service.state.settings)
+    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": shared}
 
 
 def dialect_of(path: str) -> Dialect:

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from seqloom.serve.models import ServedModels
+from seqloom.serve.settings import ServeConfig
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -13,18 +14,20 @@ MULTIPART = "multipart/form-data"
 Schema = Mapping[str, Any]
 
 TEXT: Schema = {"type": "string"}
-WORDS: Schema = {"type": "string", "minLength": 1}
 BINARY: Schema = {"type": "string", "format": "binary"}
 
-# What depends on the models of a server is described once, in `components`.
+# What depends on the models and limits of a server is described once, in `components`.
 SOURCE: Schema = {"$ref": "#/components/schemas/Source"}
 TARGET: Schema = {"$ref": "#/components/schemas/Target"}
 PAIR: Schema = {"$ref": "#/components/schemas/Pair"}
 MODEL: Schema = {"$ref": "#/components/schemas/Model"}
+WORDS: Schema = {"$ref": "#/components/schemas/Words"}
+ALTERNATIVES: Schema = {"$ref": "#/components/schemas/Alternatives"}
+RANKS: Schema = {"$ref": "#/components/schemas/Ranks"}
 
 
-def components(models: ServedModels) -> dict[str, Any]:
-    """The languages and translators of a server."""
+def components(models: ServedModels, limits: ServeConfig) -> dict[str, Any]:
+    """The languages and translators of a server, and what a request may have."""
     pairs = list(models.pairs)
     names = [model.name for model in models.translators]
     schemas = {
@@ -34,6 +37,9 @@ def components(models: ServedModels) -> dict[str, Any]:
         "Target": _one_of(sorted({target for _, target in pairs}), "A language. Regions are ignored: de_AT is de."),
         "Pair": _one_of([f"{source}|{target}" for source, target in pairs], "Two languages."),
         "Model": _one_of([*range(len(names)), *names], "The number or the name of a translator."),
+        "Words": {"type": "string", "minLength": 1, "maxLength": limits.characters},
+        "Alternatives": {"type": "integer", "minimum": 0, "maximum": limits.alternatives, "default": 0},
+        "Ranks": {"type": "integer", "minimum": 1, "maximum": limits.alternatives + 1, "default": 1},
     }
     return {"schemas": schemas}
 

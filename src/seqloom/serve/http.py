@@ -25,6 +25,12 @@ from seqloom.serve.refusal import Refusal, bad_request
 from seqloom.serve.settings import ServeConfig
 
 JSON = "application/json"
+DISCARD_SECONDS = 2.0
+"""How long the rest of a body that is too long is taken in, before the answer."""
+
+DISCARDED_BYTES = 16 << 20
+"""How much of it is taken in."""
+
 MAX_FIELDS = 1_000
 """Fields of a form."""
 
@@ -186,21 +192,33 @@ class Call:
     # --- body and parameters ------------------------------------------------------------------------------------------
 
     async def read(self, most: int) -> None:
-        """Read the body, at most so many bytes of it, within the time limit. The endpoint does this once."""
-        limits = self.state.settings
+        """Read the body, at most so many bytes of it, within the time limit. The endpoint does this once.
+
+        Of a body that is too long, the rest is taken in for a while: a client that still sends when the connection is
+        closed sees a broken pipe, and never the answer.
+        """
+        limits, loop = self.state.settings, asyncio.get_running_loop()
         too_long = Refusal(413, f"the body of the request has more than {most:,} bytes")
         given = self.request.headers.get("content-length", "")
-        if given.isascii() and given.isdigit() and int(given[:20]) > most:
-            raise too_long
-        data = bytearray()
+        is_too_long = given.isascii() and given.isdigit() and int(given[:20]) > most
+        data, size = bytearray(), 0
         try:
-            async with asyncio.timeout(limits.body_seconds):
+            async with asyncio.timeout(DISCARD_SECONDS if is_too_long else limits.body_seconds) as timer:
                 async for chunk in self.request.stream():
-                    data += chunk
-                    if len(data) > most:
+                    size += len(chunk)
+                    if size > most + DISCARDED_BYTES:
                         raise too_long
+                    if size > most and not is_too_long:
+                        is_too_long = True
+                        timer.reschedule(loop.time() + DISCARD_SECONDS)
+                    if not is_too_long:
+                        data += chunk
         except TimeoutError:
-            raise Refusal(408, f"the body of the request did not arrive within {limits.body_seconds:g} s") from None
+            if not is_too_long:
+                message = f"the body of the request did not arrive within {limits.body_seconds:g} s"
+                raise Refusal(408, message) from None
+        if is_too_long:
+            raise too_long
         self.body = bytes(data)
 
     def json(self) -> Any:

@@ -19,6 +19,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from seqloom.serve.description import (
+    ALTERNATIVES,
     BINARY,
     FORM,
     JSON,
@@ -241,7 +242,7 @@ OPERATIONS = (
                     "q": {**_one_or_more(WORDS), "description": "A text, or a list of texts."},
                     **_LANGUAGES,
                     "format": {"enum": list(_MARKUP), "default": "text"},
-                    "alternatives": {"type": "integer", "minimum": 0, "maximum": 16, "default": 0},
+                    "alternatives": ALTERNATIVES,
                 },
                 ("q", "source", "target"),
             ),

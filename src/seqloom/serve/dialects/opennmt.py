@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from seqloom.serve.description import JSON, MODEL, TEXT, body, list_of, object_of, responses
+from seqloom.serve.description import JSON, MODEL, RANKS, TEXT, body, list_of, object_of, responses
 from seqloom.serve.http import Call, json_response, require_unicode
 from seqloom.serve.models import ServedModel
 from seqloom.serve.operations import Operation
@@ -116,7 +116,7 @@ _ITEM = object_of(
     {
         "src": TEXT,
         "id": MODEL,
-        "n_best": {"type": "integer", "minimum": 1, "maximum": 17, "description": "Translations per text."},
+        "n_best": RANKS,
     },
     "src",
 )
