@@ -5,7 +5,8 @@
 The model (or SEQLOOM_MODEL) is a Transformer that was trained on Multi30k, whose test set of 2016 is translated
 (SEQLOOM_DATA names the folder of the data). CTranslate2 gets the same weights by `seqloom export`, and as `int8 and
 map` the same shortlists. Each contestant runs in its best layout, one process with all threads or a process per thread,
-and in turns with the others. Ours goes from text to text, CTranslate2 from tokens to tokens.
+and in turns with the others. Ours goes from text to text, CTranslate2 from tokens to tokens. A line alone is measured
+by itself, as the median of twenty lines that are translated one after another by one process.
 
 OpenNMT-py cannot load such a model: it gets one of the same size with random weights and decodes 30 symbols of each
 line, as ours then does; its environment is $PEERS_HOME/onmt, and without it is left out. Recurrent models are compared
@@ -19,6 +20,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +51,8 @@ LENGTH = 30
 BATCHES = (1024, 2048, 4096)
 """Tokens in a batch, of which each contestant gets what suits it."""
 FLOAT_GOAL, FASTEST_GOAL, ONMT_GOAL, RECURRENT_GOAL = 0.75, 1.1, 1.5, 2.0
+LINE_GOAL = 0.45
+"""The least share of CTranslate2's speed for a line alone."""
 BLEU_GOAL = 0.2
 
 
@@ -151,7 +155,9 @@ def compare_ctranslate2(task: Task, given: argparse.Namespace) -> tuple[list[Cla
             commands = [f"{mode} {tokens}" for tokens in BATCHES]
             entries[f"CTranslate2 {title}"] = best_entry(f"CTranslate2 {title}", theirs, commands, lines=lines)
         race(list(entries.values()), rounds=given.rounds, what=f"{lines:,} lines")
-        beside = {title: (f"{bleu(task, entry):.2f}", latency(entry)) for title, entry in entries.items()}
+        alone = race_lines(ours, theirs, rounds=given.rounds)
+        times = {title: f"{1000 / entry.rate:.1f}" for title, entry in alone.items()}
+        beside = {title: (f"{bleu(task, entry):.2f}", times.get(title, "")) for title, entry in entries.items()}
     print("\n".join(decoding_table(list(entries.values()), beside)))
     fastest = max(("seqloom shortlist", "seqloom int8 and shortlist"), key=lambda title: entries[title].rate)
     lost = float(beside["seqloom float32"][0]) - float(beside[fastest][0])
@@ -165,6 +171,13 @@ def compare_ctranslate2(task: Task, given: argparse.Namespace) -> tuple[list[Cla
             about="float32 decoding vs CTranslate2 float32",
         ),
         claim(rates[fastest], rates["CTranslate2 int8"], goal=FASTEST_GOAL, about=f"{fastest} vs CTranslate2 int8"),
+        *(
+            claim(alone[own].rates, alone[peer].rates, goal=LINE_GOAL, about=f"a line alone, {own} vs {peer}")
+            for own, peer in (
+                ("seqloom float32", "CTranslate2 float32"),
+                ("seqloom int8 and shortlist", "CTranslate2 int8"),
+            )
+        ),
     ], lost <= BLEU_GOAL
 
 
@@ -180,13 +193,19 @@ def bleu(task: Task, entry: Entry) -> float:
     return multi30k_bleu(texts, task.references, language=language).value
 
 
-def latency(entry: Entry) -> str:
-    """Milliseconds for a single line, if requested."""
-    modes = {"float32": 0, "fastest": 1, "int8": 1}
-    mode = entry.command.split()[0]
-    if mode not in modes or (entry.team.name == "seqloom" and mode == "int8"):
-        return ""
-    return f"{entry.team.members[0].ask(f'latency {modes[mode]}')['milliseconds']:.1f}"
+def race_lines(ours: Sequence[Team], theirs: Sequence[Team], *, rounds: int) -> dict[str, Entry]:
+    """Lines that come alone, in turns: one process of each contestant, in the layout where it is faster."""
+    entries = {}
+    for title, teams, command in (
+        ("seqloom float32", ours, "latency 0"),
+        ("CTranslate2 float32", theirs, "latency 0"),
+        ("seqloom int8 and shortlist", ours, "latency 1"),
+        ("CTranslate2 int8", theirs, "latency 1"),
+    ):
+        single = [Team(team.name, team.layout, team.members[:1]) for team in teams]
+        entries[title] = best_entry(f"{title}, a line alone", single, [command], lines=1)
+    race(list(entries.values()), rounds=rounds, what="a line alone")
+    return entries
 
 
 # --- OpenNMT-py ------------------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """Translation by ours. Commands: `float32 T`, `int8 T`, `shortlist T` and `fastest T` in batches of T tokens, and
 `forced N` for N symbols of each line.
 
-Answers {"seconds": …, "outputs": [[number, text], …]} for its share of the lines; `latency N` answers
-{"milliseconds": …}, the median time of a line by itself, in float32 (N = 0) or the fastest mode. Text goes in and comes
-out. With `--recurrent` there is no model: one with random weights is built, and only `forced N` is known, `forced8 N`,
+Answers {"seconds": …, "outputs": [[number, text], …]} for its share of the lines; `latency N` answers {"seconds": …},
+the median time of a line by itself, in float32 (N = 0) or the fastest mode. Text goes in and comes out. With
+`--recurrent` there is no model: one with random weights is built, and only `forced N` is known, `forced8 N`,
 the same in eight bits, and `listed8 N`, which scores the symbols of the shortlists of `--lexicon` alone.
 """
 
@@ -97,7 +97,7 @@ def serve(line: Line, translator: Translator, mine: dict[int, str], *, beam: int
     for name, count in line.commands():
         if name == "latency":
             mode = settings["fastest" if count else "float32"]
-            line.say({"milliseconds": latency(translator, list(mine.values())[:20], mode)})
+            line.say({"seconds": latency(translator, list(mine.values())[:20], mode)})
         elif name == "forced":
             begin = time.perf_counter()
             ids = [[*each, END] for each in translator.loaded.tokenizers.source.encode_many(list(mine.values()))]
@@ -122,12 +122,12 @@ def serve_forced(line: Line, steppers: dict[str, Stepper], mine: dict[int, str],
 
 
 def latency(translator: Translator, lines: list[str], settings: SearchConfig) -> float:
-    """Milliseconds for a line that comes alone."""
+    """Seconds for a line that comes alone."""
     times = []
     for each in lines:
         begin = time.perf_counter()
         translator.translate([each], search=settings)
-        times.append(1000 * (time.perf_counter() - begin))
+        times.append(time.perf_counter() - begin)
     return statistics.median(times)
 
 

@@ -17,7 +17,7 @@ from seqloom.models.transformer import Transformer, TransformerConfig, Transform
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast import packed
 from seqloom.nn.fast.compiled_step import CompiledStep
-from seqloom.nn.fast.int8 import with_int8
+from seqloom.nn.fast.int8 import Int8Output, with_int8
 from seqloom.search.decode import decode
 from seqloom.search.driver import MAX_UNASKED_STEPS, Cancellation
 from seqloom.search.hypothesis import Hypothesis
@@ -188,6 +188,15 @@ def test_many_rows_are_left_to_the_library_where_it_is_faster(
         few, many = (stepper.start(source((3,) * count)) for count in (3, 4))
         assert stepper.step_beams(few, last[:3], totals=totals[:3], beam=4, steps=1) is not None
         assert stepper.step_beams(many, last, totals=totals, beam=4, steps=1) is None
+
+
+def test_an_output_in_eight_bits_matters_only_without_a_shortlist() -> None:
+    translator, last, totals = model(), torch.full((4,), BEGIN), torch.zeros(4).double().numpy()
+    translator.output = Int8Output(translator.output)
+    for stepper, is_one_call in ((translator.stepper(), False), (translator.stepper(shortlist=lists), True)):
+        with torch.inference_mode():
+            found = stepper.step_beams(stepper.start(source((3,) * 4)), last, totals=totals, beam=4, steps=1)
+        assert (found is not None) == is_one_call
 
 
 def test_weights_that_are_not_numbers_are_an_error() -> None:

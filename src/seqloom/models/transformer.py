@@ -500,7 +500,7 @@ class TransformerStepper:
         state = state.begin_step(decoder.bias)
         offered, owners = state.offered, state.lineage.owners
         symbols = None if offered is None else offered.symbols[owners]
-        step, inputs = self._compiled_for(len(last)), self._inputs(state.cache.room)
+        step, inputs = self._compiled_for(len(last), offered), self._inputs(state.cache.room)
         if step is not None and inputs is not None:
             log_probs = step.log_probs(inputs, last, state.cache, state.lineage, state.memory, offered)
             return Step(log_probs, state, symbols=symbols)
@@ -524,7 +524,7 @@ class TransformerStepper:
         """Steps of a beam search in one call, for layers, positions and numbers of rows where that is possible."""
         assert isinstance(state, TransformerState)
         memory, offered, position = state.memory, state.offered, state.position
-        step = self._compiled_for(max(len(last), beam * len(memory.mask)))
+        step = self._compiled_for(max(len(last), beam * len(memory.mask)), offered)
         if step is None or beam > MAX_COMPILED_BEAM:
             return None
         cache = state.cache.at(position, slots=max(beam, state.lineage.queries.longest))
@@ -539,24 +539,28 @@ class TransformerStepper:
         after = TransformerState(memory, cache, lineage, offered, state.buffers)
         return BeamSteps(run.values, run.rows, run.symbols, run.log_probs, after, len(owners), run.not_a_number)
 
-    def _compiled_for(self, rows: int) -> CompiledStep | None:
+    def _compiled_for(self, rows: int, offered: Offered | None) -> CompiledStep | None:
         """The compiled step, if it computes so many rows."""
         step, plan = self.compiled, self.plan
         if step is None or plan is None or not loops_compute(rows) or plan.has_listeners or self.model.training:
             return None
-        is_shared = step.products.has_int8 or torch.get_num_threads() > 1
-        return None if is_shared and rows > MAX_SHARED_ROWS else step
+        if rows <= MAX_SHARED_ROWS:
+            return step
+        has_int8_layers, has_int8_output = step.int8_parts
+        has_int8 = has_int8_layers or (has_int8_output and offered is None)
+        return None if has_int8 or torch.get_num_threads() > 1 else step
 
     def _inputs(self, positions: int) -> InputTables | None:
         """The embeddings and the codes of so many positions; None where these are not just added."""
-        decoder = self.model.decoder
+        known, decoder = self._tables, self.model.decoder
+        if known is not None and known.count >= positions:
+            return known
         if isinstance(decoder.positions, SinusoidalPositions) and decoder.positions.combine != "add":
             return None
         weight = decoder.embedding.weight.detach()  # [symbols, width]
         width = weight.shape[1]
-        if self._tables is None or len(self._tables.positions) < positions * width:
-            codes = decoder.positions(weight.new_zeros(positions, width), torch.arange(positions), longest=positions)
-            self._tables = InputTables(weight.view(-1).numpy(), np.float32(math.sqrt(width)), codes.view(-1).numpy())
+        codes = decoder.positions(weight.new_zeros(positions, width), torch.arange(positions), longest=positions)
+        self._tables = InputTables.of(weight, factor=math.sqrt(width), positions=codes)
         return self._tables
 
     def _by_layers(self, x: Float[Tensor, "rows width"], state: TransformerState) -> tuple[Tensor, Tensor | None]:

@@ -15,6 +15,7 @@ by itself: the best symbols of each row, the best candidates of each sentence, w
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,14 +49,22 @@ Array = Any
 """numba infers types and shapes. Arrays are flat."""
 
 
-class InputTables(NamedTuple):
+@dataclass(frozen=True)
+class InputTables:
     """x = factor · table[symbol] + positions[t]"""
 
     table: Array
-    """The embeddings of all symbols, flat."""
     factor: np.float32
     positions: Array
-    """A row for each position, flat."""
+    count: int
+    """How many positions there are."""
+
+    @staticmethod
+    def of(
+        table: Float[Tensor, "symbols width"], *, factor: float, positions: Float[Tensor, "positions width"]
+    ) -> "InputTables":
+        """The tables are flat for the loops."""
+        return InputTables(table.view(-1).numpy(), np.float32(factor), positions.view(-1).numpy(), len(positions))
 
 
 class BeamsRun(NamedTuple):
@@ -114,6 +123,12 @@ class CompiledStep:
             is_relu=layers[0].feed_forward.activation == "relu",
             symbols=len(packable[-1].weight),
         )
+
+    @cached_property
+    def int8_parts(self) -> tuple[bool, bool]:
+        """Whether layers are in eight bits, and whether the output is; shortlists read it as it is."""
+        is_int8 = self.products.table[:, 0]
+        return bool(is_int8[:-1].any()), bool(is_int8[-1])
 
     def log_probs(
         self,
@@ -176,7 +191,9 @@ class CompiledStep:
         arguments = [
             last.numpy(),
             *rows,
-            *inputs,
+            inputs.table,
+            inputs.factor,
+            inputs.positions,
             products.table,
             self.norms,
             products.floats,

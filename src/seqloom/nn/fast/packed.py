@@ -218,7 +218,6 @@ class PackedProducts:
     floats: Array
     """Zeros, with which sums of integers begin, then matrices, biases and scales."""
     int8: Array
-    has_int8: bool
 
     @staticmethod
     def of(layers: Sequence[nn.Linear | Output]) -> "PackedProducts":
@@ -240,8 +239,7 @@ class PackedProducts:
                 matrix = floats.add(pack_matrix(layer.weight))
             is_int8 = int(isinstance(layer, Int8Linear | Int8Output))
             table.append((is_int8, matrix, floats.add(start), scales, inputs, len(start)))
-        numbers = np.array(table, np.int64)
-        return PackedProducts(numbers, floats.array(), int8.array(), has_int8=bool(numbers[:, 0].any()))
+        return PackedProducts(np.array(table, np.int64), floats.array(), int8.array())
 
     def multiply(self, number: int, x: Array, out: Array) -> None:
         """W x + b of each row for one of the products; the tables are flat."""
