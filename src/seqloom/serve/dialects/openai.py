@@ -168,9 +168,13 @@ def _shown(value: Any) -> str:
     return str(value)[:40]
 
 
+def _authorise(call: Call) -> None:
+    call.authorise(call.bearer(), invalid=401)
+
+
 async def _begin(call: Call) -> Parameters:
     """Check the key of a request and read its parameters."""
-    call.authorise(call.bearer(), invalid=401)
+    _authorise(call)
     return Parameters(await call.fields())
 
 
@@ -191,13 +195,13 @@ def _model(service: Service, name: Any, purpose: Purpose | None = None) -> Serve
 
 async def list_models(service: Service, call: Call) -> Response:
     """`GET /v1/models`."""
-    await _begin(call)
+    _authorise(call)
     return json_response({"object": "list", "data": [_record(service, each) for each in service.models.models]})
 
 
 async def show_model(service: Service, call: Call) -> Response:
     """`GET /v1/models/{model}`."""
-    await _begin(call)
+    _authorise(call)
     return json_response(_record(service, _model(service, call.request.path_params["model"])))
 
 
@@ -429,7 +433,7 @@ def _object(required: Sequence[str], **properties: Any) -> dict[str, Any]:
 
 def _content(schema: Mapping[str, Any], *, is_streamed: bool = False) -> dict[str, Any]:
     kinds = {"application/json": {"schema": schema}}
-    return {**kinds, "text/event-stream": {"schema": _STRING}} if is_streamed else kinds
+    return {**kinds, "text/event-stream": {}} if is_streamed else kinds
 
 
 _ERROR = _object(
@@ -486,10 +490,11 @@ _COMPLETION = _object(
     stream=_BOOLEAN,
     stream_options=_object([], include_usage=_BOOLEAN),
 )
+_ROLE = {"enum": ["user", "assistant", "system", "developer", "tool"]}
 _CHAT = _object(
     ["model", "messages"],
     model=_STRING,
-    messages={"type": "array", "items": _object(["role", "content"], role=_STRING, content=_STRING), "minItems": 1},
+    messages={"type": "array", "items": _object(["role", "content"], role=_ROLE, content=_STRING), "minItems": 1},
     n={"type": "integer", "minimum": 1, "default": 1},
     stream=_BOOLEAN,
 )
