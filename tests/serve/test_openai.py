@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,6 +19,8 @@ import pytest
 from live_server import Answer, RunningServer, TinyModels, running_server, wait_until
 from seqloom.apps.language_model import LanguageModel, open_language_model
 from seqloom.apps.vectors import open_vectors
+from seqloom.cli.serve import example_calls
+from seqloom.serve.models import ServedModel, ServedModels
 
 LINES = ("The old man reads a book.", "She is here.")
 
@@ -195,6 +198,19 @@ def test_what_is_refused_says_why(
     assert error["param"] == param
     assert error["type"] == "invalid_request_error"
     assert "/tmp" not in error["message"]
+
+
+def test_the_calls_that_are_shown_for_language_models_and_vectors_work(server: RunningServer) -> None:
+    models = [
+        ServedModel(name, Path(), purpose) for name, purpose in (("lm", "language model"), ("vectors", "word vectors"))
+    ]
+    for some in (models, models[:1], models[1:]):
+        calls = example_calls(server.address, ServedModels(tuple(some)), has_keys=True)
+        assert calls[-1].endswith("/v1/models -H 'Authorization: Bearer KEY'")
+        assert len(calls) == (2 if some == models[1:] else 3)
+        for call in calls[:-1]:
+            _, address, *_, body = shlex.split(call)
+            assert server.call(address.removeprefix(server.address), body.encode()).status == 200
 
 
 def test_a_language_model_alone_is_served_with_keys_and_drains_its_streams(

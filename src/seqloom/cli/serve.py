@@ -17,6 +17,7 @@ EXAMPLES = examples(
     "seqloom serve runs/demo",
     "seqloom serve en-de=run1 de-en=run2 --port 8000",
     "seqloom serve run/model serve.texts=128 serve.characters=10000 search.beam=2",
+    "seqloom serve lm=runs/lstm vectors=runs/vectors",
     "seqloom keys add weblate --file keys.jsonl",
     "seqloom serve run/model --host 0.0.0.0 --keys keys.jsonl",
 )

@@ -34,7 +34,9 @@ def open_actions(
             served.translate([[WARM_UP]], {"tags": tags}, GroupCancellation(), ignore_parts)
         return {"translate": served.translate}
     if purpose == "language model":
-        completing = LanguageModelActions(open_language_model(path, overrides))
+        # How texts are drawn is a matter of each request.
+        device = [each for each in overrides if not each.startswith("search.")]
+        completing = LanguageModelActions(open_language_model(path, device))
         completing.warm_up()
         return {"complete": completing.complete}
     return {"embed": open_vector_actions(path).embed}

@@ -80,6 +80,8 @@ def run_server(
         )
     keys = read_keys(options.keys) if options.keys is not None else Keys()
     models = read_models(options.models)
+    if not models.translators and (unused := [word for word in options.overrides if word.startswith("search.")]):
+        raise UsageError(f"{unused[0]} has no effect without a translator; leave it out")
     listener = bind(options.host, options.port)
     with contextlib.closing(listener):
         asyncio.run(_Server(options, keys, models, listener, log or sys.stderr).run(on_ready))
