@@ -41,6 +41,7 @@ def translated(text: str, engine: Engine = shouting) -> str:
             "<script>if (a<b) {}</script><style>p {x: y}</style>A",
         ),
         ("use <code>ls <b>-l</b></code> now", "USE <code>ls <b>-l</b></code> NOW"),
+        ("a <b> b</b><pre>c <b> d</b></pre>", "A <b>B</b><pre>C <b>D</b></pre>"),
         ("<pre>one\n  two</pre><textarea>x</textarea>", "<pre>ONE\n  TWO</pre><textarea>x</textarea>"),
         ("a <span translate=no>b <b>c</b></span> d", "A <span translate=no>b <b>c</b></span> D"),
         ("<p class='x notranslate'>a <b>b<p>c", "<p class='x notranslate'>a <b>b<p>C"),

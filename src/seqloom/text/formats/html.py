@@ -165,12 +165,13 @@ class _Reader:
                 self._add_code(token.name, token.start, self._tokens[end - 1].end, kind="alone")
                 return end
             self._add_attributes(attributes)
+            # First what it ends: the block before <pre> folds, that before </pre> does not.
+            self._add_code(token.name, token.start, token.end, kind="alone" if token.kind == "empty" else "open")
             if token.kind == "open":
                 self._opened[token.name] += 1
-            self._add_code(token.name, token.start, token.end, kind="alone" if token.kind == "empty" else "open")
         elif token.kind == "close":
-            self._opened[token.name] -= self._opened[token.name] > 0
             self._add_code(token.name, token.start, token.end, kind="close")
+            self._opened[token.name] -= self._opened[token.name] > 0
         else:
             self._pieces.append(Piece(Code(self._text[token.start : token.end]), token.start, token.end))
         return at + 1
