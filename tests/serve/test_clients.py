@@ -166,6 +166,7 @@ BOMBS = {
     "remote": '<!DOCTYPE m SYSTEM "http://127.0.0.1:9/x.dtd"><methodCall><methodName>a</methodName></methodCall>',
     "deep": "<methodCall>" + "<value>" * 50_000,
     "wide": "<methodCall>" + "<value/>" * 50_000 + "</methodCall>",
+    "long": f"<methodCall><methodName>{'&lt;' * 200_000}</methodName></methodCall>",
     "open": "<methodCall><methodName>translate",
     "empty": "",
     "encoding": '<?xml version="1.0" encoding="no-such"?><methodCall/>',

@@ -239,7 +239,10 @@ OPERATIONS = (
             "summary": "Translate texts (LibreTranslate; with a langpair, Apertium APy)",
             "requestBody": _parameters(
                 {
-                    "q": {**_one_or_more(WORDS), "description": "A text, or a list of texts."},
+                    "q": {
+                        "oneOf": [WORDS, {**list_of(WORDS), "minItems": 1}],
+                        "description": "A text, or a list of texts.",
+                    },
                     **_LANGUAGES,
                     "format": {"enum": list(_MARKUP), "default": "text"},
                     "alternatives": ALTERNATIVES,

@@ -29,6 +29,9 @@ XML = "text/xml"
 MAX_ELEMENTS = 1_000
 """Elements of a call. Clients send a dozen."""
 
+MAX_OTHER_CHARACTERS = 10_000
+"""Characters of a call besides those of the text: names, other members, white space between elements."""
+
 METHODS = ("system.listMethods", "translate")
 
 _OF_THE_CALL = (400, 401, 404)
@@ -56,7 +59,7 @@ MOSES = Moses()
 async def call_method(service: Service, call: Call) -> Response:
     """`POST /RPC2`."""
     call.authorise(call.bearer() or _basic_key(call), missing=401, invalid=401)
-    method, members = read_call(call.body)
+    method, members = read_call(call.body, most=call.state.settings.characters + MAX_OTHER_CHARACTERS)
     if method == "system.listMethods":
         names = "".join(f"<value>{_text(each)}</value>" for each in METHODS)
         return _answer(f"<array><data>{names}</data></array>")
@@ -114,11 +117,11 @@ class _RpcNode:
 
 
 class _CallBuilder:
-    """Builds the tree of a call, up to a number of elements."""
+    """Builds the tree of a call, up to a number of elements and characters."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.root = _RpcNode("")
-        self._open, self._count = [self.root], 0
+        self._open, self._count, self._most, self._left = [self.root], 0, most, most
 
     def start(self, name: str, _attributes: dict[str, str], _line: int) -> None:
         self._count += 1
@@ -132,15 +135,18 @@ class _CallBuilder:
         self._open.pop()
 
     def data(self, text: str) -> None:
+        self._left -= len(text)
+        if self._left < 0:
+            raise bad_request(f"the call has more than {self._most:,} characters between its tags")
         self._open[-1].parts.append(text)
 
 
-def read_call(data: bytes) -> tuple[str, dict[str, str]]:
-    """The method of a call, and the members of its first parameter that are strings.
+def read_call(data: bytes, *, most: int) -> tuple[str, dict[str, str]]:
+    """The method of a call with at most so many characters, and the members of its first parameter that are strings.
 
     Declared entities, references to other files and deep nesting are refused by the reader of XML.
     """
-    builder = _CallBuilder()
+    builder = _CallBuilder(most)
     for _ in parse_xml(Path("call"), builder, data=data):
         pass
     method = builder.root.inner("methodCall", "methodName")
