@@ -18,6 +18,21 @@ from urllib.parse import quote
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from seqloom.serve.description import (
+    BINARY,
+    FORM,
+    JSON,
+    MULTIPART,
+    SOURCE,
+    TARGET,
+    TEXT,
+    Schema,
+    body,
+    list_of,
+    object_of,
+    query,
+    responses,
+)
 from seqloom.serve.document_jobs import DocumentJob, JobResult
 from seqloom.serve.documents import Markup
 from seqloom.serve.files import safe_name
@@ -379,173 +394,205 @@ def _unknown_document() -> Refusal:
 
 # --- descriptions -----------------------------------------------------------------------------------------------------
 
-_TEXT = {"type": "string"}
-_ERROR = {"type": "object", "required": ["message"], "properties": {"message": _TEXT, "detail": _TEXT}}
-_ERRORS = {
-    "400": "A parameter is missing or invalid.",
-    "403": "The key is missing or invalid.",
-    "404": "There is nothing with this id.",
-    "408": "The body did not arrive in time.",
-    "413": "The body is too long.",
-    "429": "Too many requests.",
-    "503": "The server is busy or ends.",
-}
+_ERROR = object_of({"message": TEXT, "detail": TEXT}, "message")
+_NUMBER: Schema = {"type": "integer"}
+_FLAG: Schema = {"type": ["boolean", "string", "integer"]}
+_NAMES: Schema = {"oneOf": [TEXT, list_of(TEXT)]}
+_FORMALITY: Schema = {"enum": list(_FORMALITIES)}
+_KIND: Schema = {"enum": ["source", "target"]}
+_LANGUAGES = {"source_lang": SOURCE, "target_lang": TARGET}
 
 
-def described(
+def _described(
     summary: str,
-    answer: Mapping[str, Any] | None = None,
+    answer: Schema | None,
+    request: Mapping[str, Any] | None = None,
     *,
-    body: Mapping[str, Any] | None = None,
-    query: Mapping[str, Any] | None = None,
-    path: str | None = None,
     status: int = 200,
-    media_type: str = "application/json",
-    body_types: tuple[str, ...] = ("application/json", "application/x-www-form-urlencoded"),
+    media_type: str = JSON,
 ) -> dict[str, Any]:
-    """An operation of this dialect for `/openapi.json`."""
-    content = {"content": {media_type: {"schema": answer}}} if answer is not None else {}
-    errors = {
-        code: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
-        for code, text in _ERRORS.items()
-    }
-    record: dict[str, Any] = {
-        "summary": f"{summary} (DeepL)",
-        "responses": {str(status): {"description": "Done.", **content}, **errors},
-    }
-    parameters = [{"name": name, "in": "query", "schema": schema} for name, schema in (query or {}).items()]
-    if path is not None:
-        parameters.append({"name": path, "in": "path", "required": True, "schema": _TEXT})
-    if parameters:
-        record["parameters"] = parameters
-    if body is not None:
-        record["requestBody"] = {
-            "required": bool(body["required"]),
-            "content": {kind: {"schema": body} for kind in body_types},
-        }
-    return record
+    """An operation of this dialect, which answers with JSON unless it is said otherwise; None is an empty answer."""
+    success: dict[str, Any] = {"description": "Success"}
+    if answer is not None:
+        success["content"] = {media_type: {"schema": answer}}
+    errors = responses(TEXT, _ERROR, 400, 403, 404, 413, 429, 503)
+    del errors["200"]
+    return {"summary": f"{summary} (DeepL)", **(request or {}), "responses": {str(status): success, **errors}}
 
 
-def record_of(required: Mapping[str, Any], **optional: Any) -> dict[str, Any]:
-    """The schema of an object."""
-    return {"type": "object", "required": list(required), "properties": {**required, **optional}}
+def _in_path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": TEXT}
 
 
-_NAMES = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
-_FLAG = {"type": ["boolean", "string", "integer"]}
-_TRANSLATE = record_of(
-    {"text": {"type": ["array", "string"], "items": _TEXT}, "target_lang": _TEXT},
-    source_lang=_TEXT,
-    context=_TEXT,
-    split_sentences={"enum": ["0", "1", "nonewlines"]},
-    preserve_formatting=_FLAG,
-    formality={"enum": list(_FORMALITIES)},
-    glossary_id=_TEXT,
-    glossary_ids=_NAMES,
-    tag_handling={"enum": ["xml", "html"]},
-    outline_detection=_FLAG,
-    non_splitting_tags=_NAMES,
-    splitting_tags=_NAMES,
-    ignore_tags=_NAMES,
-    model_type=_TEXT,
-    show_billed_characters=_FLAG,
-)
-_TRANSLATION = record_of({"text": _TEXT, "detected_source_language": _TEXT, "billed_characters": {"type": "integer"}})
-_TRANSLATIONS = record_of({"translations": {"type": "array", "items": _TRANSLATION}})
-_LANGUAGES = {
-    "type": "array",
-    "items": record_of({"language": _TEXT, "name": _TEXT}, supports_formality={"type": "boolean"}),
-}
-_KIND = {"type": {"enum": ["source", "target"]}}
-_USAGE = record_of({"character_count": {"type": "integer"}, "character_limit": {"type": "integer"}})
-_PAIR = record_of({"source_lang": _TEXT, "target_lang": _TEXT})
-_PAIRS = record_of({"supported_languages": {"type": "array", "items": _PAIR}})
-_NEW_GLOSSARY = record_of(
-    {"name": _TEXT, "source_lang": _TEXT, "target_lang": _TEXT, "entries": _TEXT},
-    entries_format={"enum": ["tsv", "csv"]},
-)
-_GLOSSARY = record_of(
+_TRANSLATE = object_of(
     {
-        "glossary_id": _TEXT,
-        "name": _TEXT,
-        "ready": {"type": "boolean"},
-        "source_lang": _TEXT,
-        "target_lang": _TEXT,
-        "creation_time": _TEXT,
-        "entry_count": {"type": "integer"},
-    }
+        "text": {"type": ["array", "string"], "items": TEXT},
+        **_LANGUAGES,
+        "context": TEXT,
+        "split_sentences": {"enum": ["0", "1", "nonewlines"]},
+        "preserve_formatting": _FLAG,
+        "formality": _FORMALITY,
+        "glossary_id": TEXT,
+        "glossary_ids": _NAMES,
+        "tag_handling": {"enum": ["xml", "html"]},
+        "outline_detection": _FLAG,
+        "non_splitting_tags": _NAMES,
+        "splitting_tags": _NAMES,
+        "ignore_tags": _NAMES,
+        "model_type": TEXT,
+        "show_billed_characters": _FLAG,
+    },
+    "text",
+    "target_lang",
 )
-_GLOSSARIES = record_of({"glossaries": {"type": "array", "items": _GLOSSARY}})
-_ID = "glossary_id"
+_TRANSLATION = object_of(
+    {"text": TEXT, "detected_source_language": TEXT, "billed_characters": _NUMBER},
+    "text",
+    "detected_source_language",
+    "billed_characters",
+)
+_LISTED = object_of({"language": TEXT, "name": TEXT, "supports_formality": {"type": "boolean"}}, "language", "name")
+_NEW_GLOSSARY = object_of(
+    {"name": TEXT, **_LANGUAGES, "entries": TEXT, "entries_format": {"enum": ["tsv", "csv"]}},
+    "name",
+    "source_lang",
+    "target_lang",
+    "entries",
+)
+_GLOSSARY_FIELDS: dict[str, Schema] = {
+    "glossary_id": TEXT,
+    "name": TEXT,
+    "ready": {"type": "boolean"},
+    "source_lang": TEXT,
+    "target_lang": TEXT,
+    "creation_time": {"type": "string", "format": "date-time"},
+    "entry_count": _NUMBER,
+}
+_GLOSSARY = object_of(_GLOSSARY_FIELDS, *_GLOSSARY_FIELDS)
+_UPLOAD = object_of(
+    {
+        "file": BINARY,
+        **_LANGUAGES,
+        "filename": TEXT,
+        "formality": _FORMALITY,
+        "glossary_id": TEXT,
+        "output_format": TEXT,
+    },
+    "file",
+    "target_lang",
+)
+_HANDLE = object_of({"document_id": TEXT, "document_key": TEXT}, "document_id", "document_key")
+_STATUS = object_of(
+    {
+        "document_id": TEXT,
+        "status": {"enum": ["queued", "translating", "done", "error"]},
+        "billed_characters": _NUMBER,
+        "error_message": TEXT,
+    },
+    "document_id",
+    "status",
+)
+_DOCUMENT = {
+    "parameters": [_in_path("document_id")],
+    "requestBody": body(object_of({"document_key": TEXT}, "document_key"), JSON, FORM),
+}
+_ONE_GLOSSARY = {"parameters": [_in_path("glossary_id")]}
 
-
-_UPLOAD = record_of(
-    {"file": {"type": "string", "format": "binary"}, "target_lang": _TEXT},
-    source_lang=_TEXT,
-    filename=_TEXT,
-    formality={"enum": list(_FORMALITIES)},
-    glossary_id=_TEXT,
-    output_format=_TEXT,
-)
-_HANDLE = record_of({"document_id": _TEXT, "document_key": _TEXT})
-_KEY = record_of({"document_key": _TEXT})
-_STATUS = record_of(
-    {"document_id": _TEXT, "status": {"enum": ["queued", "translating", "done", "error"]}},
-    billed_characters={"type": "integer"},
-    error_message=_TEXT,
-)
 
 OPERATIONS = (
     Operation(
-        "/v2/translate", ("POST",), DEEPL, translate, described("Translate texts", _TRANSLATIONS, body=_TRANSLATE)
+        "/v2/translate",
+        ("POST",),
+        DEEPL,
+        translate,
+        _described(
+            "Translate texts",
+            object_of({"translations": list_of(_TRANSLATION)}, "translations"),
+            {"requestBody": body(_TRANSLATE, JSON, FORM)},
+        ),
     ),
-    Operation("/v2/languages", ("GET",), DEEPL, languages, described("List languages", _LANGUAGES, query=_KIND)),
+    Operation(
+        "/v2/languages",
+        ("GET",),
+        DEEPL,
+        languages,
+        _described("List languages", list_of(_LISTED), {"parameters": [query("type", _KIND, "Which languages.")]}),
+    ),
     Operation(
         "/v2/languages",
         ("POST",),
         DEEPL,
         languages,
-        described("List languages", _LANGUAGES, body=record_of({}, **_KIND)),
+        _described(
+            "List languages",
+            list_of(_LISTED),
+            {"requestBody": {**body(object_of({"type": _KIND}), JSON, FORM), "required": False}},
+        ),
     ),
-    Operation("/v2/usage", ("GET", "POST"), DEEPL, usage, described("Count characters", _USAGE)),
+    Operation(
+        "/v2/usage",
+        ("GET", "POST"),
+        DEEPL,
+        usage,
+        _described(
+            "Count the characters of a key",
+            object_of({"character_count": _NUMBER, "character_limit": _NUMBER}, "character_count", "character_limit"),
+        ),
+    ),
     Operation(
         "/v2/glossary-language-pairs",
         ("GET",),
         DEEPL,
         glossary_language_pairs,
-        described("List the pairs of languages of glossaries", _PAIRS),
+        _described(
+            "List the pairs of languages of glossaries",
+            object_of(
+                {"supported_languages": list_of(object_of({"source_lang": TEXT, "target_lang": TEXT}))},
+                "supported_languages",
+            ),
+        ),
     ),
-    Operation("/v2/glossaries", ("GET",), DEEPL, list_glossaries, described("List glossaries", _GLOSSARIES)),
+    Operation(
+        "/v2/glossaries",
+        ("GET",),
+        DEEPL,
+        list_glossaries,
+        _described("List glossaries", object_of({"glossaries": list_of(_GLOSSARY)}, "glossaries")),
+    ),
     Operation(
         "/v2/glossaries",
         ("POST",),
         DEEPL,
         create_glossary,
-        described("Create a glossary", _GLOSSARY, body=_NEW_GLOSSARY, status=201),
+        _described("Create a glossary", _GLOSSARY, {"requestBody": body(_NEW_GLOSSARY, JSON, FORM)}, status=201),
     ),
     Operation(
-        "/v2/glossaries/{glossary_id}", ("GET",), DEEPL, get_glossary, described("Get a glossary", _GLOSSARY, path=_ID)
+        "/v2/glossaries/{glossary_id}",
+        ("GET",),
+        DEEPL,
+        get_glossary,
+        _described("Get a glossary", _GLOSSARY, _ONE_GLOSSARY),
     ),
     Operation(
         "/v2/glossaries/{glossary_id}",
         ("DELETE",),
         DEEPL,
         delete_glossary,
-        described("Delete a glossary", path=_ID, status=204),
+        _described("Delete a glossary", None, _ONE_GLOSSARY, status=204),
     ),
     Operation(
         "/v2/glossaries/{glossary_id}/entries",
         ("GET",),
         DEEPL,
         glossary_entries,
-        described("Get the entries of a glossary", _TEXT, path=_ID, media_type="text/tab-separated-values"),
+        _described("Get the entries of a glossary", TEXT, _ONE_GLOSSARY, media_type="text/tab-separated-values"),
     ),
     Operation(
         "/v2/document",
         ("POST",),
         DEEPL,
         upload_document,
-        described("Upload a document to translate", _HANDLE, body=_UPLOAD, body_types=("multipart/form-data",)),
+        _described("Upload a document to translate", _HANDLE, {"requestBody": body(_UPLOAD, MULTIPART)}),
         takes_file=True,
     ),
     Operation(
@@ -553,7 +600,7 @@ OPERATIONS = (
         ("POST",),
         DEEPL,
         document_status,
-        described("Get the status of a document", _STATUS, body=_KEY, path="document_id"),
+        _described("Get the status of a document", _STATUS, _DOCUMENT),
         is_open_to_the_end=True,
     ),
     Operation(
@@ -561,9 +608,7 @@ OPERATIONS = (
         ("POST",),
         DEEPL,
         document_result,
-        described(
-            "Download a translated document", {}, body=_KEY, path="document_id", media_type="application/octet-stream"
-        ),
+        _described("Download a translated document", BINARY, _DOCUMENT, media_type="application/octet-stream"),
         is_open_to_the_end=True,
     ),
 )
