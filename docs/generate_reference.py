@@ -10,6 +10,7 @@ from pathlib import Path
 
 from seqloom.core.config import FieldDoc, describe_fields
 from seqloom.runs.config import RunConfig
+from seqloom.serve.settings import ServerSettings
 
 PAGE = Path(__file__).parent / "config.md"
 
@@ -28,17 +29,31 @@ and every run keeps its complete settings in `config.yaml`.
 """
 
 
+SERVER = """\
+
+The settings above are those of a run. `seqloom serve` has the following ones, which are given on its command line
+([Serving](serving.md#limits-and-settings)).
+"""
+
+
 def render() -> str:
     """The whole page."""
     fields = describe_fields(RunConfig)
+    top = [field for field in fields if "." not in field.path and not field.type.startswith("section")]
+    parts = [HEAD, "## The run\n", *_table(top), *_sections(fields), SERVER.rstrip("\n")]
+    return "\n".join([*parts, *_sections(describe_fields(ServerSettings))]) + "\n"
+
+
+def _sections(fields: list[FieldDoc]) -> Iterator[str]:
+    """A table for each section and kind."""
     sections = {field.path: field for field in fields if field.type.startswith("section")}
-    top = [field for field in fields if "." not in field.path and field.path not in sections]
-    parts = [HEAD, "## The run\n", *_table(top)]
     for (name, kind), group in _groups(fields).items():
         title = f"`{name}`, kind `{kind}`" if kind else f"`{name}`"
         described = sections[name].description
-        parts += [f"\n## {title}\n", *([f"{described}\n"] if described else []), *_table(group)]
-    return "\n".join(parts) + "\n"
+        yield f"\n## {title}\n"
+        if described:
+            yield f"{described}\n"
+        yield from _table(group)
 
 
 def _groups(fields: list[FieldDoc]) -> dict[tuple[str, str | None], list[FieldDoc]]:

@@ -5,6 +5,9 @@ speak of. Two things are not as on a user's machine, and they are both here: the
 training is short and its model tiny (`TINY`). `make`, `pip` and scripts are not started; their targets and files must
 exist. `torchrun` takes long to start, so its lines are run by a test marked slow.
 
+`seqloom serve` is started on a free port and ended with the page. `curl` commands go to it, and the answers that a page
+shows must have the form of those that come; ids in them are replaced by the real ones where later commands use them.
+
 Each `seqloom` runs in a process of its own, forked from one that has everything imported (`_serve`): importing torch
 thirty times would take longer than all the rest.
 """
@@ -22,17 +25,23 @@ import sys
 import traceback
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from curl import curl
+from live_server import running_server
+from seqloom.core.config import describe_fields
 from seqloom.core.declaration import DataFacts
 from seqloom.models.cell_options import TEXT_SIZES
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.sizing import TEXT_LADDER, choose_sizes
+from seqloom.serve.settings import ServerSettings
 
 HOUSE = Path(__file__).parent.parent
 EXTENDING = HOUSE / "docs" / "extending.md"
@@ -57,6 +66,15 @@ FEW = ["--count", "3"]
 """The same for `seqloom selfcheck`."""
 MORE = ["training.steps=5"]
 """The same for `seqloom train --resume`."""
+
+ADDRESS = "http://127.0.0.1:5000"
+"""Where a server of the documentation listens."""
+SERVED = {
+    "runs/en-de": "train --train corpus.en --train corpus.de --dev dev.en,dev.de",
+    "runs/ngram": "train model.kind=ngram --train text.txt",
+    "runs/words": "train model.kind=word2vec --train text.txt",
+}
+"""Runs that are served, and how they are made."""
 
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -212,6 +230,71 @@ def desk(playground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page
     return folder
 
 
+_ANSWERED = re.compile(r"^```sh\n(?:[^`]*\n)?([^`\n]+)\n```\n+```json\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class PageRunner:
+    """Carries out the commands of a page, with the server that it starts."""
+
+    seqloom: Program
+    page: Path
+    stack: ExitStack
+    """Ends the server."""
+    address: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    """Ids that the page shows, and those that this run has in their place."""
+
+    def run_line(self, line: str) -> None:
+        """Carry out a line, and compare its answer with the one that the page shows."""
+        real = line
+        for shown, name in {**self.names, ADDRESS: self.address}.items():
+            real = real.replace(shown, name)
+        for commands, out in _pipelines(real):
+            text = ""
+            for words in commands:
+                text = self._run(words, text)
+            if out is not None:
+                out.write_text(text, encoding="utf-8")
+        shown_answers = dict(_ANSWERED.findall(self.page.read_text(encoding="utf-8")))
+        if line in shown_answers:
+            self._compare(json.loads(shown_answers[line]), json.loads(text), line)
+
+    def _run(self, words: list[str], text: str) -> str:
+        match words:
+            case ["seqloom", "serve", *rest]:
+                self.address = self._start(rest)
+                return ""
+            case ["curl", *rest]:
+                assert self.address, f"no server is started before {shlex.join(words)}"
+                return curl(rest)
+            case ["python", "-c", code]:
+                return self.seqloom([], code=code)
+            case _:
+                return _run(words, text, self.seqloom)
+
+    def _start(self, words: list[str]) -> str:
+        assert not self.address, "a page starts one server"
+        for name, how in SERVED.items():
+            if any(word.endswith(name) for word in words) and not Path(name).exists():
+                made = [*how.split(), "--out", name]
+                self.seqloom([*made, *_small(made)])
+        return self.stack.enter_context(running_server(words, Path("server"))).address
+
+    def _compare(self, shown: Any, real: Any, line: str) -> None:
+        """The same members and kinds of values; of lists, the first items."""
+        kinds = [float if isinstance(value, int | float) else type(value) for value in (shown, real)]
+        assert kinds[0] is kinds[1], f"{line} answers {real}, the page shows {shown}"
+        if isinstance(shown, dict):
+            assert list(shown) == list(real), line
+            for name, value in shown.items():
+                self._compare(value, real[name], line)
+                if name.endswith(("_id", "_key", "Url")):
+                    self.names[value] = real[name]
+        elif isinstance(shown, list) and shown and real:
+            self._compare(shown[0], real[0], line)
+
+
 def _pipelines(line: str) -> Iterator[tuple[list[list[str]], Path | None]]:
     """The commands of a line that pass text to one another, and the file it goes to at the end."""
     lexer = shlex.shlex(os.path.expandvars(line), posix=True, punctuation_chars="|>&;")
@@ -281,6 +364,7 @@ LONG = frozenset(
         "quickstart.md",
         "sampling.md",
         "alignment.md",
+        "serving.md",
     }
 )
 """Pages with many commands, of which the README shows the first of each kind."""
@@ -292,13 +376,10 @@ LONG = frozenset(
     ids=lambda page: page.relative_to(HOUSE).as_posix(),
 )
 def test_every_command_of_a_page_runs(page: Path, desk: Path, seqloom: Program) -> None:
-    for line in _commands(page):
-        for commands, out in _pipelines(line):
-            text = ""
-            for words in commands:
-                text = _run(words, text, seqloom)
-            if out is not None:
-                out.write_text(text, encoding="utf-8")
+    with ExitStack() as stack:
+        runner = PageRunner(seqloom, page, stack)
+        for line in _commands(page):
+            runner.run_line(line)
     for code in _blocks(page, "python"):
         assert seqloom([], code=code), "a program of the documentation shows something"
     for code in _blocks(page, "yaml"):
@@ -390,6 +471,24 @@ def test_the_reference_of_settings_is_current() -> None:
     spec.loader.exec_module(module)
     written = (HOUSE / "docs" / "config.md").read_text(encoding="utf-8")
     assert module.render() == written, "run: python docs/generate_reference.py"
+
+
+def test_the_limits_of_a_server_are_those_of_the_code() -> None:
+    page = (HOUSE / "docs" / "serving.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `(serve\.\w+)` \| ([^|]+) \|", page, re.MULTILINE))
+    fields = {each.path: each.default for each in describe_fields(ServerSettings) if each.path != "serve"}
+    assert list(shown) == list(fields)
+    words = {"[]": "none", "null": "none on loopback, else 1,200"}
+    for name, default in fields.items():
+        assert shown[name].replace(",", "") == words.get(default, default.removesuffix(".0")).replace(",", ""), name
+
+
+def test_the_metrics_of_a_server_are_those_of_the_code() -> None:
+    from seqloom.serve.metrics import Metrics
+
+    page = (HOUSE / "docs" / "serving.md").read_text(encoding="utf-8")
+    kinds = re.findall(r"^# TYPE (\w+) ", Metrics().text().decode(), re.MULTILINE)
+    assert set(re.findall(r"`(seqloom_\w+)`", page)) == {kind for kind in kinds if not kind.endswith("_created")}
 
 
 def test_the_ladder_of_sizes_is_that_of_the_code() -> None:

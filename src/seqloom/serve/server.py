@@ -149,9 +149,8 @@ class _Server:
             read_memories(options.memories, models),
         )
         # An address that others can reach has names that are not known here, and needs a key instead.
-        names = LOOPBACK_NAMES | {options.host.lower()} if is_loopback else frozenset({"*"})
-        if settings.hosts:
-            names = frozenset(settings.hosts) | (LOOPBACK_NAMES if is_loopback else frozenset())
+        known = LOOPBACK_NAMES | {options.host.lower(), *map(str.lower, settings.hosts)}
+        names = known if is_loopback or settings.hosts else frozenset({"*"})
         door = Door(names, frozenset(settings.origins), settings.head_bytes)
         self._app = make_app(self._service, door)
         self._stop, self._loading = asyncio.Event(), asyncio.Lock()

@@ -94,7 +94,7 @@ class ServeConfig(Config):
     """Whether each line is translated sentence by sentence, or as a whole unless it is too long for the model."""
 
     name: str = "seqloom"
-    """The name of this server in `/metrics` and in answers that have a place for it."""
+    """The name of this server in `/openapi.json` and in `/v1/models`."""
 
 
 class ServerSettings(Config):
