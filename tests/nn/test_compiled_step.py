@@ -117,6 +117,7 @@ def test_a_beam_is_that_of_the_plan(changed: dict[str, Any], is_listed: bool) ->
     for settings in (
         SearchConfig(beam=5, nbest=5, length_constant=3),
         SearchConfig(beam=2, stop="first"),
+        SearchConfig(beam=1),
         SearchConfig(beam=3, nbest=2, length_factor=0, length_constant=70, length_normalisation="none"),
     ):
         stepper = translator.stepper(**options)

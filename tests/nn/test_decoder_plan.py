@@ -90,9 +90,11 @@ def test_there_is_no_plan_in_double_precision() -> None:
     assert model(norm="after", final_norm=True).stepper().plan is None
 
 
-def test_searches_of_one_stepper_do_not_share_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("inner", [24, 32])
+def test_searches_of_one_stepper_do_not_share_their_tables(inner: int, monkeypatch: pytest.MonkeyPatch) -> None:
     use_loops(monkeypatch, fewest=1)
-    stepper, chosen = model().stepper(), SearchConfig(beam=4, nbest=2, length_constant=20)
+    stepper, chosen = model(feed_forward=inner).stepper(), SearchConfig(beam=4, nbest=2, length_constant=20)
+    assert (stepper.compiled is not None) == (inner % 16 == 0)
     alone = decode(stepper, SOURCE, chosen)
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda _: decode(stepper, SOURCE, chosen), range(12)))

@@ -31,6 +31,7 @@ class GreedySearch:
 
     beams: int = 1
     proves_completeness: bool = False
+    kept: int = 1
 
     def choose(self, frontier: Frontier) -> Expansion:
         top = top_symbols(frontier.step, 1, values=frontier.values)
