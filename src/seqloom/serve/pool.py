@@ -18,7 +18,7 @@ import json
 import math
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -76,7 +76,7 @@ class Ticket:
     on_part: Callable[[int, Any], None] | None = None
     """Gets the number of a text and a part of its answer."""
     output_tokens: int = 0
-    """Tokens that may be written for each text, where that does not follow from its length."""
+    """Tokens that may be written for each text, side by side, where that does not follow from its length."""
     key: str = ""
     """Tickets with the same key can share a batch."""
     results: list[Any] = field(default_factory=list)
@@ -98,11 +98,11 @@ class Ticket:
     @property
     def waiting_tokens(self) -> int:
         """About how many tokens of it wait."""
-        return sum(self.tokens_of(at) for at in self.waiting)
+        return self.tokens_of(self.waiting) if self.waiting else 0
 
-    def tokens_of(self, at: int) -> int:
-        """About how many tokens a text of it costs."""
-        return tokens_of(self.texts[at]) + self.output_tokens
+    def tokens_of(self, places: Iterable[int]) -> int:
+        """About how many tokens some texts of it cost."""
+        return sum(tokens_of(self.texts[at]) for at in places) + self.output_tokens
 
     def fail(self, error: Exception) -> None:
         """It will not be answered."""
@@ -279,7 +279,7 @@ class Pool:
         ready = sum(worker.is_ready for worker in self._workers)
         if not ready:
             return 0.0
-        own = sum(map(ticket.tokens_of, range(len(ticket.texts))))
+        own = ticket.tokens_of(range(len(ticket.texts)))
         # Turns: each ticket before it gets about as much of the workers' time as this one needs.
         turn = own + self._settings.batch_tokens
         others = sum(self._seconds(each, min(each.waiting_tokens, turn)) for each in self._queue)
@@ -347,7 +347,7 @@ class Pool:
         # A fair share of what waits and what runs: as much as each of the others has, or can take at once.
         ready = max(1, sum(worker.is_ready for worker in self._workers))
         room = math.ceil((waiting + self._running_texts()) / ready)
-        budget, tokens, cost = self._settings.batch_tokens, 0, 0
+        budget, tokens = self._settings.batch_tokens, 0
         taken: dict[Ticket, list[int]] = {}
         for most in (TURN_TEXTS, room):
             for ticket in tickets:
@@ -357,7 +357,6 @@ class Pool:
                     places.append(at)
                     room -= 1
                     tokens += tokens_of(ticket.texts[at])
-                    cost += ticket.tokens_of(at)
         groups = [(ticket, places) for ticket, places in taken.items() if places]
         for ticket, _ in groups:
             if ticket.waiting:  # its next turn comes after those of the others
@@ -366,7 +365,7 @@ class Pool:
             else:
                 self._leave(ticket)
         self._metrics.batch_texts.observe(sum(len(places) for _, places in groups))
-        return _Batch(next(self._numbers), groups, cost, now)
+        return _Batch(next(self._numbers), groups, tokens + groups[0][0].output_tokens, now)
 
     def _kill_hanging(self, worker: _Worker) -> None:
         self._notify("worker_hangs", pid=worker.process.pid)
