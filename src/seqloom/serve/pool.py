@@ -305,6 +305,7 @@ class Pool:
     def _leave(self, ticket: Ticket) -> None:
         """A ticket leaves the queue, which makes room for another."""
         self._queue.remove(ticket)
+        self._metrics.waiting.set(len(self._queue))
         self._places.release()
 
     # --- batches ------------------------------------------------------------------------------------------------------
@@ -477,6 +478,7 @@ class Pool:
         while (message := await worker.receive()) is not None:
             self._finish(worker, message)
         worker.is_ready = False
+        self._count_ready()
         self._retiring.discard(worker)
         worker.disconnect()
         await asyncio.to_thread(worker.process.join)
