@@ -359,6 +359,7 @@ def test_sigterm_under_load_loses_no_accepted_request(tiny_models: TinyModels, t
     assert [event["event"] for event in server.events()][-1] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_hanging_worker_is_replaced_and_a_killed_server_leaves_nothing(
     tiny_models: TinyModels, tmp_path: Path
 ) -> None:
