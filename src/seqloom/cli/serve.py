@@ -23,15 +23,16 @@ EXAMPLES = examples(
 )
 KEY_EXAMPLES = examples("seqloom keys add weblate --file keys.jsonl")
 
-app = typer.Typer(no_args_is_help=True, help="API keys of a server.")
+app = typer.Typer(no_args_is_help=True, help="Make API keys for seqloom serve --keys.")
 
 Words = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL... [serve.FIELD=VALUE...]",
-        help="Translators, language models and word vectors: model folders, runs or archives, or NAME=MODEL. A model "
-        "is named by its folder otherwise. Words that begin with serve. are limits of the server, those with search. "
-        "are search settings.",
+        help="Translators, language models and word vectors: runs, model folders or archives. NAME=MODEL sets the name "
+        "that clients see; it is that of the folder otherwise. Languages come from the models; a pair without a model "
+        "is translated through one other language. Also settings: limits of the server (serve.texts=128) and of the "
+        "search (search.beam=2).",
     ),
 ]
 
@@ -39,40 +40,57 @@ Words = Annotated[
 def serve(
     words: Words,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; others than loopback need --keys.")
+        str,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Address to listen on. One that other machines can reach needs --keys or --no-auth.",
+        ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 chooses a free one.")
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 chooses a free one.")
     ] = 5000,
     keys: Annotated[
         Path | None,
-        typer.Option("--keys", metavar="FILE", help="Require an API key from this file (seqloom keys add)."),
+        typer.Option(
+            "--keys", metavar="FILE", help="Require one of the API keys of this file (made by seqloom keys add)."
+        ),
     ] = None,
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="Serve an address that others can reach without keys.")
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", metavar="N", min=1, max=1000, help="Worker processes; one per core by default."),
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="Worker processes, each with all models; one per core by default.",
+        ),
     ] = None,
     engine: Annotated[
         Literal["seqloom", "ctranslate2"],
-        typer.Option("--engine", help="ctranslate2 translates plain lines; those with tags or terms use our search."),
+        typer.Option(
+            "--engine", help="Engine for plain lines; those with tags, placeholders or terms always use our search."
+        ),
     ] = "seqloom",
     memory: Annotated[
         list[Path] | None,
         typer.Option(
             "--memory",
             metavar="FILE",
-            help="A translation memory (.tmx, .tsv, .po): its segments are translated as it has them. Repeatable.",
+            help="Translation memory (.tmx, .tsv, .po …): a line that it contains gets its translation. Repeatable.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the address and the models as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print address and models as one line of JSON.")] = False,
 ) -> None:
     """Serve models over HTTP, with the APIs of LibreTranslate, DeepL, OpenAI, Apertium, OpenNMT and Moses.
 
-    Prints its address when it is ready. SIGHUP loads the models again, SIGTERM ends it after accepted requests are
-    answered. Logs are JSON lines on stderr, without texts and keys.
+    Prints its address and three calls to try when every model is ready. SIGHUP loads models and keys again without a
+    gap; SIGTERM and Ctrl-C end the server once accepted requests are answered. The log on standard error has a line of
+    JSON for each request, without texts and keys. What to enter in Weblate, OmegaT or
+    Mastodon is in docs/integrations.md; docs/serving.md has the rest.
     """
     from seqloom.core.config import resolve
     from seqloom.serve.server import ServerOptions, run_server
@@ -143,13 +161,20 @@ def _example_completions(address: str, served: "ServedModels", *, has_keys: bool
 
 @app.command("add", epilog=KEY_EXAMPLES)
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will use the key; appears in logs.")],
-    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="Key file; created if needed.")],
-    json: Annotated[bool, typer.Option("--json", help="Print the key as JSON.")] = False,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Who will use the key. The name appears in the log of the server.")
+    ],
+    file: Annotated[
+        Path,
+        typer.Option(
+            "--file", metavar="FILE", help="Key file; created if it does not exist, readable by its owner only."
+        ),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print name and key as JSON.")] = False,
 ) -> None:
-    """Make an API key and show it once. The file keeps its hash only, so it cannot be shown again.
+    """Make an API key and print it, once: the file keeps its hash only.
 
-    A running server reads the file again on SIGHUP.
+    To withdraw a key, remove its line from the file. A running server reads the file again on SIGHUP.
     """
     from seqloom.serve.keys import add_key
 
