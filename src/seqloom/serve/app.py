@@ -52,14 +52,15 @@ _DIALECTS: Mapping[str, Dialect] = {each.path: each.dialect for each in reversed
 
 def make_app(service: Service, door: Door) -> "App":
     """The application of a server."""
-    routes = [
+    # Routes are tried in their order, and most requests translate.
+    routes = [Route(each.path, endpoint(service, each), methods=list(each.methods)) for each in OPERATIONS]
+    routes += [
         Route("/health", _health(service), methods=["GET"]),
         Route("/ready", _ready(service), methods=["GET"]),
         Route("/metrics", _metrics(service), methods=["GET"]),
         Route("/openapi.json", _openapi(service), methods=["GET"]),
         Route("/spec", _openapi(service), methods=["GET"]),  # the name that LibreTranslate has for it
     ]
-    routes += [Route(each.path, endpoint(service, each), methods=list(each.methods)) for each in OPERATIONS]
     return App(service, door, Router(routes, redirect_slashes=False, default=_not_found))
 
 
