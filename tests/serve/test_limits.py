@@ -25,6 +25,8 @@ LIMITS = {
     "keep_alive_seconds": 1.0,
     "connections": 40,
     "requests_per_minute": 0,
+    "hosts": "[Translate.Example]",
+    "proxies": "[127.0.0.1]",
 }
 QUESTION = {"q": "a dog", "source": "en", "target": "de"}
 
@@ -151,6 +153,20 @@ def test_a_foreign_host_is_refused(server: RunningServer, host: str) -> None:
     answer = exchange(server, post(b"{}", "Content-Length: 2", host=host))
     assert answer is not None
     assert answer.status in (400, 421)
+
+
+def test_a_name_that_is_allowed_is_that_of_links_to_files(limited: RunningServer) -> None:
+    part = b'--b\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+    fields = [(b"file", b'; filename="a.txt"', b"a dog"), (b"source", b"", b"en"), (b"target", b"", b"de")]
+    body = b"".join(part % each for each in fields) + b"--b--\r\n"
+    headers = {"Host": "translate.example:443", "Content-Type": "multipart/form-data; boundary=b"}
+    plain = limited.call("/translate_file", body, headers=headers)
+    assert plain.json["translatedFileUrl"].startswith("http://translate.example:443/download_file/")
+    forwarded = {**headers, "X-Forwarded-Proto": "https", "X-Forwarded-Host": "translate.example"}
+    answer = limited.call("/translate_file", body, headers=forwarded)
+    assert answer.json["translatedFileUrl"].startswith("https://translate.example/download_file/")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
 def test_pages_of_other_origins_are_refused(server: RunningServer) -> None:

@@ -22,7 +22,7 @@ class ServeConfig(Config):
     """Characters per text."""
 
     alternatives: Annotated[int, Field(ge=0, le=1_000)] = 16
-    """Further translations that a request may ask for; the beam grows to find them."""
+    """Further translations of a text; the beam grows to find them."""
 
     completions: Count = 8
     """Texts that a language model writes for one prompt (`n` and `best_of`)."""
