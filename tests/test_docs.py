@@ -78,6 +78,7 @@ SERVED = {
 
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_ANCHOR = re.compile(r"\]\(((?!\w+://)[^)#\s]*)#([^)]+)\)")
 _FOLDERS = "src|tests|docs|examples|benchmarks|tools"
 _PATH = re.compile(rf"`((?:{_FOLDERS})/[\w./-]+)(?:::(\w+))?`")
 
@@ -423,7 +424,18 @@ def test_links_and_named_files_lead_somewhere(page: Path) -> None:
         missing = [link for link in missing if not (page.parent / link).is_relative_to(pictures)]
     text = re.sub(r"move the file to\s+`[^`]+`", "", text)  # a place for a new file
     missing += [name for name, _ in _PATH.findall(text) if not (HOUSE / name).exists()]
+    for link, anchor in _ANCHOR.findall(text):
+        goal = page.parent / link if link else page
+        if goal.suffix == ".md" and anchor not in _anchors(goal):
+            missing.append(f"{link}#{anchor}")
     assert not missing
+
+
+def _anchors(page: Path) -> set[str]:
+    """The names of the headings of a page, as links have them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = [re.sub(r"\]\([^)]*\)|[^\w\s-]", "", title) for title in re.findall(r"^#+ (.*)", text, re.MULTILINE)]
+    return {re.sub(r"[-\s]+", "-", title.strip().lower()) for title in titles}
 
 
 def test_every_row_of_the_map_names_code_and_a_test_that_exist() -> None:
