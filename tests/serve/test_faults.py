@@ -286,6 +286,11 @@ def test_the_log_is_json_without_texts_and_keys(served: KeyedServer) -> None:
         server.call(f"/translate?langpair=en%7Cde&q={text}&key={key}")
         server.call("/v2/translate", {"text": [text], "target_lang": "DE", "auth_key": key})
         server.call(f"/{text}/{key}", headers={"Authorization": f"Bearer {key}"})
+    for wrong_key in (7, [served.key], {"a": text}, True, ["a", "b"]):  # a field of JSON may hold anything
+        named = {"q": text, "source": "en", "target": "de", "api_key": wrong_key, "auth_key": wrong_key}
+        assert server.call("/translate", named).status in (400, 403)
+        assert server.call("/translate", {"langpair": "en|de", "q": text, "key": wrong_key}).status in (400, 401, 403)
+        assert server.call("/v2/translate", {**named, "text": [text], "target_lang": "DE"}).status in (400, 403)
     assert served.post("/translate", f'{{"q": "{text}'.encode()).status == 400
     assert served.post("/translate", {"q": text, "source": "en", "target": text}).status == 400
     assert served.post("/translate", {"q": text + "\ud800", "source": "en", "target": "de"}).status == 400
@@ -347,7 +352,7 @@ def test_sigterm_under_load_loses_no_accepted_request(tiny_models: TinyModels, t
             client.result()
         for each in accepted:
             assert len(each.result().json["translatedText"]) == 2 * LONG_TEXTS
-        assert are_gone(processes)
+        wait_until(partial(are_gone, processes))
     early = [outcome for sent, outcome in load.outcomes if sent < signalled - 1]
     late = [outcome for sent, outcome in load.outcomes if sent >= signalled - 1]
     assert early

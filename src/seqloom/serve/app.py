@@ -118,7 +118,8 @@ class App:
             response.headers["allow"] = ", ".join(methods)
             await response(scope, receive, send_safely)
             return
-        await self.router(scope, receive, send_safely)
+        with self.service.state.in_flight():  # until the client has been sent the answer, not only until there is one
+            await self.router(scope, receive, send_safely)
 
     def _other_methods(self, scope: Scope) -> list[str]:
         """The methods of an address, if that of the request is not one of them."""

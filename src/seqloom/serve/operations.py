@@ -85,7 +85,6 @@ def endpoint(service: Service, operation: Operation) -> Callable[[Request], Awai
         call = Call(request, service.state, operation.dialect, loop.time() + seconds)
         identity = uuid.uuid4().hex
         with ExitStack() as accepted:
-            accepted.enter_context(service.state.in_flight())
             try:
                 if service.state.is_draining and not operation.is_open_to_the_end:
                     raise Refusal(503, "the server is shutting down; retry", retry_after=5)
