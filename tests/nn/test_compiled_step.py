@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from jaxtyping import Int
@@ -19,7 +20,7 @@ from seqloom.nn.fast import packed
 from seqloom.nn.fast.compiled_step import CompiledStep
 from seqloom.nn.fast.int8 import Int8Output, with_int8
 from seqloom.search.decode import decode
-from seqloom.search.driver import MAX_UNASKED_STEPS, Cancellation
+from seqloom.search.driver import Cancellation
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 
@@ -208,7 +209,7 @@ def test_weights_that_are_not_numbers_are_an_error() -> None:
         decode(broken.stepper(), source(), SearchConfig(beam=3))
 
 
-def test_a_sentence_alone_can_be_cancelled_after_a_few_steps() -> None:
+def test_a_sentence_alone_can_be_cancelled_after_each_step() -> None:
     asked: list[int] = []
 
     def is_cancelled(sentence: int) -> bool:
@@ -222,4 +223,28 @@ def test_a_sentence_alone_can_be_cancelled_after_a_few_steps() -> None:
     assert decode(stepper, alone, settings, cancellation=Cancellation(is_cancelled)) == [[]]
     asked.clear()
     decode(stepper, alone, settings, cancellation=Cancellation(lambda each: bool(asked.append(each))))
-    assert len(asked) >= len(full[0][0].symbols) // MAX_UNASKED_STEPS
+    assert len(asked) >= len(full[0][0].symbols) - 1  # not after the last
+
+
+@pytest.mark.parametrize("lengths", [(4,), (4, 3)])
+def test_a_flag_ends_several_steps_after_the_one_that_is_computed(lengths: tuple[int, ...]) -> None:
+    stepper, batch = model(seed=2).stepper(), source(lengths)
+    given = {"totals": np.zeros(len(lengths)), "beam": 3, "steps": 20}
+    last = torch.full((len(lengths),), BEGIN)
+    with torch.inference_mode():
+        many = stepper.step_beams(stepper.start(batch), last, **given, stop=np.zeros(1, np.uint8))
+        one = stepper.step_beams(stepper.start(batch), last, **given, stop=np.ones(1, np.uint8))
+    assert many is not None
+    assert one is not None
+    assert len(many.symbols) > 1
+    assert len(one.symbols) == 1
+    assert np.array_equal(one.symbols[0], many.symbols[0])
+    # A search that is stopped again and again, and asked each time, finds what it finds at once.
+    stop, settings = np.ones(1, np.uint8), SearchConfig(beam=3, length_factor=0, length_constant=60)
+
+    def never(_sentence: int) -> bool:
+        stop[0] = 1
+        return False
+
+    found = decode(stepper, batch, settings, cancellation=Cancellation(never, stop=stop))
+    assert_same(found, decode(stepper, batch, settings), within=0)

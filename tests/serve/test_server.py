@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+import seqloom
 from live_server import Answer, RunningServer, TinyModels, running_server
+from seqloom import Translator
+from seqloom.serve.actions import open_actions
+from seqloom.serve.groups import GroupCancellation, ignore_parts
 from seqloom.serve.keys import add_key
+from tiny_runs import TINY
 
 
 def test_a_line_is_translated_the_same_by_each_dialect(server: RunningServer) -> None:
@@ -136,3 +141,17 @@ def test_ctranslate2_translates_plain_lines_and_our_search_the_others(tiny_model
         assert answers[1].count("<b>") == answers[1].count("%s") == 1
         notices = [event for event in server.events() if event["event"] == "notice"]
         assert len(notices) == 1
+
+
+def test_a_model_without_attention_carries_tags_too(corpus: tuple[list[str], list[str]], tmp_path: Path) -> None:
+    train, dev = corpus
+    settings = [each for each in TINY if not each.startswith("model.")]
+    settings += ["model.kind=seq2seq", "model.width=16", "model.attention=none"]
+    seqloom.train(train=train, dev=dev, out=tmp_path / "run", overrides=settings)
+    actions = open_actions("translator", tmp_path / "run", [])
+    lines = ["the old man reads a book.", "the <b>old</b> man reads {0} books."]
+    options = {"tags": True, "align": True, "nbest": 2}
+    (plain, tagged), *_ = actions["translate"]([lines], options, GroupCancellation(), ignore_parts)
+    assert plain["text"] == Translator.load(tmp_path / "run").translate(lines[:1])[0]
+    for text in (tagged["text"], *(each["text"] for each in tagged["alternatives"])):
+        assert [text.count(tag) for tag in ("<b>", "</b>", "{0}")] == [1, 1, 1]

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from jaxtyping import UInt8
 from torch import nn
 
 from seqloom.apps.alignments import Alignment, align_parts
@@ -230,6 +231,11 @@ class Translator:
     def __repr__(self) -> str:
         return f"Translator({', with '.join(self._members)})"
 
+    @property
+    def can_attend(self) -> bool:
+        """False if it has no attention, so that neither words can be aligned nor tags placed by their words."""
+        return self._steppers.can_attend
+
     def translate(
         self, lines: Iterable[str], *, search: SearchConfig | Mapping[str, Any] | None = None, **changes: Any
     ) -> list[str]:
@@ -290,16 +296,18 @@ class Translator:
         watch: PartListener | None = None,
         is_cancelled: Callable[[int], bool] | None = None,
         on_dropped: Callable[[int], None] = lambda _rows: None,
+        stop: UInt8[np.ndarray, "1"] | None = None,
     ) -> list[list[Translation]]:
         """Fulfil a request: the best translations of each line, best first.
 
         Lines of a longer text are numbered from `first`, so that random draws and messages do not depend on how it is
         divided into calls. `progress` gets the number of lines that were finished, `watch` those that are split.
 
-        `is_cancelled` is called with the index in `lines` of each line that is being searched, at each step, or every
-        `MAX_UNASKED_STEPS` for a line alone. A line for which it returns True has no translations, and its rows leave
-        the batch before the next step; other lines are translated as if it were still there. `on_dropped` gets the
-        number of rows that leave so.
+        `is_cancelled` is called with the index in `lines` of each line that is being searched, at each step. A line for
+        which it returns True has no translations, and its rows leave the batch before the next step; other lines are
+        translated as if it were still there. `on_dropped` gets the number of rows that leave so. A thread that changes
+        the answer of `is_cancelled` may set `stop` to 1 afterwards; with it, compiled code can take several steps at
+        once, which is quicker, and ends with the step that it is computing.
         """
         settings = self.loaded.search_settings(request.search)
         glossary = None if request.glossary is None else request.glossary.read_by(self.tokenizers.source)
@@ -336,7 +344,7 @@ class Translator:
             cancellation = None
             if is_cancelled is not None:
                 lines_of_parts = [begin + part.line for part in parts]
-                cancellation = Cancellation(is_cancelled, on_dropped).for_batch(lines_of_parts)
+                cancellation = Cancellation(is_cancelled, on_dropped, stop).for_batch(lines_of_parts)
             found = search(parts, constraints=bound, on_batch=on_batch, cancellation=cancellation)
             is_aligned = [request.align or bool(bare and bare[begin + line].nodes) for line in range(len(some))]
             if with_attention is not None:

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 S = TypeVar("S", bound="State")
+
+NEVER_STOPPED = np.zeros(1, np.uint8)
+"""The `stop` of a call that nobody stops."""
 
 
 class State(Protocol):
@@ -101,11 +104,18 @@ class BeamStepper(Protocol):
     """
 
     def step_beams(
-        self, state: State, last: Int[Tensor, " rows"], *, totals: Float[np.ndarray, " rows"], beam: int, steps: int
+        self,
+        state: State,
+        last: Int[Tensor, " rows"],
+        *,
+        totals: Float[np.ndarray, " rows"],
+        beam: int,
+        steps: int,
+        stop: UInt8[np.ndarray, "1"] = NEVER_STOPPED,
     ) -> BeamSteps | None:
         """At least one step, and at most `steps`, as long as every beam is full and none of its candidates ends.
 
-        The rows of a sentence are side by side, and have `totals` for log P so far. None if the rows have to be
-        stepped one step at a time.
+        The rows of a sentence are side by side, and have `totals` for log P so far. Another thread may set `stop` to 1
+        to end the call after the step that is being computed. None if the rows have to be stepped one step at a time.
         """
         ...

@@ -17,13 +17,13 @@ from typing import ClassVar, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, StepperOption
 from seqloom.core.errors import ConfigError
-from seqloom.core.stepping import BeamSteps, Source, State, Step
+from seqloom.core.stepping import NEVER_STOPPED, BeamSteps, Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.nn.blocks import (
     AbsolutePositions,
@@ -519,7 +519,14 @@ class TransformerStepper:
         return Step(log_probs, state, attention=attention, symbols=symbols)
 
     def step_beams(
-        self, state: State, last: Int[Tensor, " rows"], *, totals: Float[np.ndarray, " rows"], beam: int, steps: int
+        self,
+        state: State,
+        last: Int[Tensor, " rows"],
+        *,
+        totals: Float[np.ndarray, " rows"],
+        beam: int,
+        steps: int,
+        stop: UInt8[np.ndarray, "1"] = NEVER_STOPPED,
     ) -> BeamSteps | None:
         """Steps of a beam search in one call, for layers, positions and numbers of rows where that is possible."""
         assert isinstance(state, TransformerState)
@@ -532,7 +539,17 @@ class TransformerStepper:
         if inputs is None:
             return None
         run = step.beams(
-            inputs, last, cache, state.lineage, memory, offered, totals=totals, beam=beam, end=self.end, steps=steps
+            inputs,
+            last,
+            cache,
+            state.lineage,
+            memory,
+            offered,
+            totals=totals,
+            beam=beam,
+            end=self.end,
+            steps=steps,
+            stop=stop,
         )
         owners = torch.from_numpy(run.owners)
         lineage = Lineage(owners, side_by_side(owners, len(memory.mask)), torch.from_numpy(run.ancestors))

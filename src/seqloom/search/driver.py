@@ -25,11 +25,11 @@ from typing import NamedTuple, Protocol, assert_never, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from seqloom.core.errors import UsageError
-from seqloom.core.stepping import BeamStepper, Source, State, Step, Stepper
+from seqloom.core.stepping import NEVER_STOPPED, BeamStepper, Source, State, Step, Stepper
 from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, columns_of, not_a_number
 from seqloom.search.constraints import Constraints, ConstraintState
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
@@ -38,11 +38,6 @@ from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Fate, Recorder
 
 Array = np.ndarray
-
-
-MAX_UNASKED_STEPS = 8
-"""Steps of a sentence that is searched alone after which `Cancellation` is asked: 3 ms with a model of width 128.
-Sentences that are searched together are asked for after each step."""
 
 
 class Continuation(NamedTuple):
@@ -89,14 +84,16 @@ class Cancellation:
     """Ends the search of sentences whose result is no longer wanted."""
 
     is_cancelled: Callable[[int], bool]
-    """Called with the number of each live sentence after each step, or after `MAX_UNASKED_STEPS` if it is searched
-    alone. What it has found is dropped, its rows leave."""
+    """Called with the number of each live sentence after each step. What it has found is dropped, its rows leave."""
     on_dropped: Callable[[int], None] = lambda _rows: None
     """Gets the number of rows that leave the batch, after each step at which some do."""
+    stop: UInt8[np.ndarray, "1"] | None = None
+    """Set to 1 by another thread after `is_cancelled` has changed. With it, `is_cancelled` need not be called while
+    compiled code takes several steps at once, which are then quicker; the step that is being computed is the last."""
 
     def for_batch(self, numbers: Sequence[int]) -> "Cancellation":
         """The same for a batch whose sentence i is known as `numbers[i]` here."""
-        return Cancellation(lambda sentence: self.is_cancelled(numbers[sentence]), self.on_dropped)
+        return Cancellation(lambda sentence: self.is_cancelled(numbers[sentence]), self.on_dropped, self.stop)
 
 
 class Frontier(NamedTuple):  # a tuple, because one is made at each step
@@ -412,10 +409,12 @@ class _Decoding:
     def _step_ahead(self, stepper: BeamStepper, kept: int, state: State, last: Tensor) -> Continuation | None:
         """Take what the stepper finds until something ends, and retire that."""
         length = len(self.attention)
-        steps = max(1, self.quiet_until - length)
-        if self.cancellation is not None:
-            steps = min(steps, MAX_UNASKED_STEPS if len(self.live) == 1 else 1)
-        found = stepper.step_beams(state, last, totals=self.totals, beam=kept, steps=steps)
+        steps, stop = max(1, self.quiet_until - length), NEVER_STOPPED
+        if self.cancellation is not None and self.cancellation.stop is None:
+            steps = 1
+        elif self.cancellation is not None and self.cancellation.stop is not None:
+            stop = self.cancellation.stop
+        found = stepper.step_beams(state, last, totals=self.totals, beam=kept, steps=steps, stop=stop)
         if found is None:
             return None
         if found.not_a_number >= 0:
@@ -517,6 +516,8 @@ class _Decoding:
 
     def _leave_cancelled(self, cancellation: Cancellation) -> Array | None:
         """Leave the beams of cancelled sentences. True where a row stays; None if all do."""
+        if cancellation.stop is not None:
+            cancellation.stop[0] = 0  # before asking: what changes from here on sets it again
         sentences = self.live // self.strategy.beams
         cancelled = [each for each in np.unique(sentences).tolist() if cancellation.is_cancelled(each)]
         if not cancelled:

@@ -15,7 +15,8 @@ from seqloom.serve.completion import LanguageModelActions
 from seqloom.serve.embedding import open_vector_actions
 from seqloom.serve.groups import Action, Emit, GroupCancellation, Groups, ignore_parts
 from seqloom.text.glossary import Glossary, ways_to_write
-from seqloom.text.tags import take_out
+from seqloom.text.tags import Tagged, place_tags, take_out
+from seqloom.text.words import word_spans
 
 Engine = Literal["seqloom", "ctranslate2"]
 
@@ -57,6 +58,10 @@ class TranslatorActions:
         `skipped_terms` if some terms of the glossary could not be used.
         """
         lines = [line for group in groups for line in group]
+        bare: list[Tagged] = []
+        if options.get("tags") and not self._translator.can_attend:  # then no word says where a tag belongs
+            bare = [take_out(line) for line in lines]
+            lines = [each.plain for each in bare]
         owners = [number for number, group in enumerate(groups) for _ in group]
         request = self._request(options)
         skipped = [0] * len(lines)
@@ -74,6 +79,8 @@ class TranslatorActions:
             for at, result, is_without in zip(own, results, without, strict=True):
                 found[at] = result
                 skipped[at] = unwritable + (len(request.glossary.terms) if request.glossary and is_without else 0)
+        for at, line in enumerate(bare):
+            found[at] = [replace(each, text=_with_tags(line, each.text)) for each in found[at]]
         answers: list[list[Any]] = [[] for _ in groups]
         for owner, result, terms in zip(owners, found, skipped, strict=True):
             if result:
@@ -99,6 +106,7 @@ class TranslatorActions:
                 request,
                 is_cancelled=lambda at: is_cancelled(places[at]),
                 on_dropped=cancellation.count,
+                stop=cancellation.stop,
             )
 
         try:
@@ -123,8 +131,8 @@ class TranslatorActions:
             own.model_copy(update=changes),
             constraints=ConstraintSet(prefix=options["prefix"]) if options.get("prefix") else None,
             glossary=self._glossary(options.get("glossary") or ()),
-            tags=options.get("tags", False),
-            align=options.get("align", False),
+            tags=options.get("tags", False) and self._translator.can_attend,
+            align=options.get("align", False) and self._translator.can_attend,
         )
 
     def _glossary(self, terms: Sequence[Sequence[str]]) -> Glossary | None:
@@ -138,6 +146,11 @@ class TranslatorActions:
         if self._engine is None or request.glossary or request.constraints or request.align:
             return []
         return [at for at, line in enumerate(lines) if not request.tags or take_out(line).plain == line]
+
+
+def _with_tags(line: Tagged, text: str) -> str:
+    """A translation with the tags of its line, which nothing aligns with its words: they go to its end."""
+    return place_tags(line, text, target_spans=word_spans(text), links=(), normalise=str).text
 
 
 def _translation_record(found: Sequence[Translation]) -> dict[str, Any]:

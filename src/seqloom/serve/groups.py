@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from jaxtyping import UInt8
+
 Groups = Sequence[Sequence[str]]
 """The texts of each request in a batch."""
 
@@ -16,7 +19,14 @@ class GroupCancellation:
     """Which groups of a batch nobody waits for any more, and how many rows left a search because of it."""
 
     groups: set[int] = field(default_factory=set)
+    stop: UInt8[np.ndarray, "1"] = field(default_factory=lambda: np.zeros(1, np.uint8))
+    """1 if a group was cancelled since the search has last looked."""
     dropped_rows: int = 0
+
+    def cancel(self, group: int) -> None:
+        """Nobody waits for a group any more; called by another thread than the one that searches."""
+        self.groups.add(group)
+        self.stop[0] = 1
 
     def count(self, rows: int) -> None:
         """So many more rows have left a search."""

@@ -116,7 +116,7 @@ class _Worker:
                 cancellation = self._cancellations[message["batch"]] = GroupCancellation()
                 self._tasks.put((message, cancellation))
             elif (known := self._cancellations.get(message["cancel"])) is not None:
-                known.groups.add(message["group"])
+                known.cancel(message["group"])
 
     def _answer(self, message: Mapping[str, Any], cancellation: GroupCancellation) -> dict[str, Any]:
         number, groups, options = message["batch"], message["groups"], message["options"]

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from seqloom.core.jit import compiled
+from seqloom.core.stepping import NEVER_STOPPED
 from seqloom.core.symbols import END
 from seqloom.nn.fast.beam_attention import (
     BeamCache,
@@ -146,7 +147,8 @@ class CompiledStep:
         columns = self.symbols if offered is None else offered.symbols.shape[1]
         log_probs = torch.empty(len(last), columns, dtype=torch.float32)
         rows = (np.zeros(len(last)), lineage.owners.numpy(), lineage.ancestors.contiguous().numpy())
-        self._run(inputs, last, cache, memory, offered, rows, [END, log_probs.numpy(), *_candidates(0, 0, 0)])
+        results = [END, log_probs.numpy(), *_candidates(0, 0, 0), NEVER_STOPPED]
+        self._run(inputs, last, cache, memory, offered, rows, results)
         return log_probs
 
     def beams(
@@ -162,17 +164,20 @@ class CompiledStep:
         beam: int,
         end: int,
         steps: int,
+        stop: UInt8[np.ndarray, "1"],
     ) -> BeamsRun:
-        """So many steps of beam searches, fewer if a candidate ends or a beam is not full; at least one.
+        """So many steps of beam searches, fewer if a candidate ends, a beam is not full or `stop` is set.
 
-        The rows have `totals` for log P so far; those of a sentence are side by side. Their ancestors end before this
-        position. `cache` has room for the steps, and a slot for each row of a full beam.
+        It takes at least one. The rows have `totals` for log P so far; those of a sentence are side by side. Their
+        ancestors end before this position. `cache` has room for the steps, and a slot for each row of a full beam.
         """
         owners = lineage.owners.numpy()
         sentences = int((owners[1:] != owners[:-1]).sum()) + 1
         values, found_rows, symbols, log_probs = found = _candidates(steps, sentences, beam + 1)
         rows = (totals, owners, lineage.ancestors.contiguous().numpy())
-        done, row, owners, ancestors = self._run(inputs, last, cache, memory, offered, rows, [end, _NO_TABLE, *found])
+        done, row, owners, ancestors = self._run(
+            inputs, last, cache, memory, offered, rows, [end, _NO_TABLE, *found, stop]
+        )
         tables = (values[:done], found_rows[:done], symbols[:done], log_probs[:done])
         return BeamsRun(*tables, owners, ancestors, row)
 
@@ -273,8 +278,9 @@ def _run(
     found_rows: Array,
     found_symbols: Array,
     found_log_probs: Array,
+    stop: Array,
 ) -> Any:
-    """The log-probabilities of a step, if there is room for them; else steps until a candidate ends.
+    """The log-probabilities of a step, if there is room for them; else steps until a candidate ends or `stop` is set.
 
     Returns the number of steps, the first row with a NaN, and of the last step the rows' sentences and paths.
     """
@@ -342,7 +348,7 @@ def _run(
         if row >= 0:
             return step + 1, row, owners, ancestors
         merge(top, totals, sizes, found[step], found_rows[step], places)
-        is_quiet = step + 1 < steps
+        is_quiet = step + 1 < steps and stop[0] == 0
         for s in range(sentences):
             for b in range(best):
                 row, place = found_rows[step, s, b], places[s, b]
