@@ -229,7 +229,7 @@ def test_a_sentence_alone_can_be_cancelled_after_each_step() -> None:
 @pytest.mark.parametrize("lengths", [(4,), (4, 3)])
 def test_a_flag_ends_several_steps_after_the_one_that_is_computed(lengths: tuple[int, ...]) -> None:
     stepper, batch = model(seed=2).stepper(), source(lengths)
-    given = {"totals": np.zeros(len(lengths)), "beam": 3, "steps": 20}
+    given = {"totals": np.zeros(len(lengths)), "beam": 1, "steps": 20}
     last = torch.full((len(lengths),), BEGIN)
     with torch.inference_mode():
         many = stepper.step_beams(stepper.start(batch), last, **given, stop=np.zeros(1, np.uint8))

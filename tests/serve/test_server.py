@@ -122,6 +122,10 @@ def test_a_memory_answers_what_it_has(tiny_models: TinyModels, tmp_path: Path) -
         assert plain[0] == " Der Hund hat Jahre.\n"
         assert marked == "<p>Der Hund hat Jahre.</p>"
         assert "Jahre" not in plain[2]
+        detailed = server.call("/translate", {**question, "q": texts[2], "details": True}).json
+        match = {"percentage": 80, "source": "the dog is old.", "target": "Der Hund hat Jahre."}
+        assert detailed["memory"] == [match]
+        assert 0 <= detailed["confidence"] <= 1
 
 
 @pytest.mark.parity

@@ -83,7 +83,8 @@ async def translate(service: Service, call: Call) -> Response:
     found = await service.translate(
         call, as_list(given), source=source, target=target, alternatives=alternatives, markup=markup
     )
-    records = [_record(each, alternatives) for each in found]
+    has_details = str(fields.get("details", "")).lower() in ("true", "1")
+    records = [_record(each, alternatives, has_details=has_details) for each in found]
     if not isinstance(given, list):
         return json_response(records[0])
     names = records[0] if records else ("translatedText",)
@@ -96,13 +97,19 @@ def _texts(fields: Mapping[str, Any]) -> Any:
     return fields["q"]
 
 
-def _record(found: Translated, alternatives: int) -> dict[str, Any]:
-    """The answer for one text."""
+def _record(found: Translated, alternatives: int, *, has_details: bool) -> dict[str, Any]:
+    """The answer for one text. Details are an extension of this server."""
     record: dict[str, Any] = {"translatedText": found.text}
     if found.detected is not None:
         record["detectedLanguage"] = _detected(found.detected)
     if alternatives:
         record["alternatives"] = list(found.alternatives)
+    if has_details:
+        record["confidence"] = found.confidence
+        record["memory"] = [
+            {"percentage": each.percentage, "source": each.unit.source, "target": each.unit.target}
+            for each in found.matches
+        ]
     return record
 
 
@@ -246,6 +253,11 @@ OPERATIONS = (
                     **_LANGUAGES,
                     "format": {"enum": list(_MARKUP), "default": "text"},
                     "alternatives": ALTERNATIVES,
+                    "details": {
+                        "type": "boolean",
+                        "default": False,
+                        "description": "Add the confidence of each translation, and similar texts of the memory.",
+                    },
                 },
                 ("q", "source", "target"),
             ),
@@ -255,6 +267,8 @@ OPERATIONS = (
                         "translatedText": _one_or_more(TEXT),
                         "detectedLanguage": _one_or_more(_DETECTION),
                         "alternatives": list_of(_one_or_more(TEXT)),
+                        "confidence": _one_or_more({"type": ["number", "null"]}),
+                        "memory": list_of(_one_or_more({"type": "object"})),
                     }
                 ),
                 _ERROR,
