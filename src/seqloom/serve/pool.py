@@ -43,8 +43,8 @@ MAX_START_DELAY = 30.0
 HANG_FACTOR = 2.0
 """Times the limit of a request after which a worker that has not answered is killed."""
 
-SPEED_MEMORY = 0.8
-"""Weight of the earlier batches in the measured speed."""
+SPEED_MEMORY = 0.98
+"""What remains of a measured speed with each slower batch."""
 
 Notify = Callable[..., None]
 """Writes a line to the log: `notify("worker_ended", pid=7)`."""
@@ -388,7 +388,9 @@ class Pool:
         first, _ = batch.groups[0]
         key = first.model, first.do
         if not message["dropped_rows"]:  # otherwise not all of its tokens were computed
-            self._speeds[key] = SPEED_MEMORY * self._speeds.get(key, speed) + (1 - SPEED_MEMORY) * speed
+            # The highest of late: lines alone say little of how quick a full batch is, and nobody should be refused
+            # who could have been answered.
+            self._speeds[key] = max(speed, SPEED_MEMORY * self._speeds.get(key, speed))
         for (ticket, places), answer in zip(batch.groups, message["groups"], strict=True):
             if "error" in answer:
                 if ticket in self._queue:
