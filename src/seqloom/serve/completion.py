@@ -214,7 +214,7 @@ class Detokenizer:
 
 
 @dataclass(frozen=True)
-class Scored:
+class TokenScore:
     """The probability of a token, and of the most probable ones in its place."""
 
     log_prob: float
@@ -231,7 +231,7 @@ class _Listing:
     top_logprobs: list[dict[str, float] | None] = field(default_factory=list)
     text_offset: list[int] = field(default_factory=list)
 
-    def add(self, text: Detokenizer, symbol: int, scored: Scored | None, *, offset: int) -> None:
+    def add(self, text: Detokenizer, symbol: int, scored: TokenScore | None, *, offset: int) -> None:
         """One more token; `text` has those before it."""
         name = text.name(symbol)
         top: dict[str, float] | None = None
@@ -274,7 +274,7 @@ class _Prompt:
     has_begin: bool
     """Whether BEGIN is listed as one of its tokens: it is part of a text, ids may leave it out."""
     seed: int
-    scores: dict[int, Scored] = field(default_factory=dict)
+    scores: dict[int, TokenScore] = field(default_factory=dict)
     """By place, for the symbols that have been read."""
     writings: "list[_Writing]" = field(default_factory=list)
 
@@ -388,7 +388,7 @@ class _Writing:
         """log P per symbol."""
         return sum(self.log_probs) / max(1, len(self.log_probs))
 
-    def add(self, symbol: int, scored: Scored, options: CompletionOptions) -> None:
+    def add(self, symbol: int, scored: TokenScore, options: CompletionOptions) -> None:
         """Write a symbol; END, a stop text or the maximum length ends the text."""
         self.log_probs.append(scored.log_prob)
         if symbol == END and not options.past_line_ends:
@@ -531,15 +531,15 @@ class _Completing:
                 row.end("stop")
         return [(at, row, symbol) for (at, row), symbol in zip(rows, symbols, strict=True) if row.finish is None]
 
-    def _scores(self, step: Step, log_probs: Float[Tensor, "rows symbols"], symbols: Sequence[int]) -> list[Scored]:
+    def _scores(self, step: Step, log_probs: Float[Tensor, "rows symbols"], symbols: Sequence[int]) -> list[TokenScore]:
         """The probability of a symbol of each row, and of the most probable ones."""
         own = log_probs.gather(1, torch.tensor(symbols, device=log_probs.device)[:, None])[:, 0].tolist()
         if not self._options.logprobs:
-            return [Scored(log_prob) for log_prob in own]
+            return [TokenScore(log_prob) for log_prob in own]
         top = top_symbols(Step(log_probs, step.state), self._options.logprobs)
         tables = zip(top.symbols.tolist(), top.log_probs.tolist(), strict=True)
         tops = [tuple(zip(names, values, strict=True)) for names, values in tables]
-        return [Scored(log_prob, some) for log_prob, some in zip(own, tops, strict=True)]
+        return [TokenScore(log_prob, some) for log_prob, some in zip(own, tops, strict=True)]
 
     def _emit_parts(self) -> None:
         """Emit what is new of each text."""

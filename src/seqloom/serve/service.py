@@ -433,7 +433,7 @@ class Service:
 
 
 @dataclass(frozen=True)
-class TextLine:
+class LineOfText:
     """A line of a text, and the white space and line break around it."""
 
     before: str
@@ -441,7 +441,7 @@ class TextLine:
     after: str
 
 
-def split_lines(text: str) -> list[TextLine]:
+def split_lines(text: str) -> list[LineOfText]:
     """The lines of a text, apart from the white space around them."""
     parts = _LINE_BREAK.split(text)
     lines = []
@@ -451,17 +451,17 @@ def split_lines(text: str) -> list[TextLine]:
         line = whole.strip()
         before = whole[: len(whole) - len(whole.lstrip())]
         after = whole[len(before) + len(line) :] + (parts[at + 1] if at + 1 < len(parts) else "")
-        lines.append(TextLine(before, line, after))
+        lines.append(LineOfText(before, line, after))
     return lines
 
 
-def join_lines(lines: Sequence[TextLine], texts: Sequence[str]) -> str:
+def join_lines(lines: Sequence[LineOfText], texts: Sequence[str]) -> str:
     """A text with these lines in place of its own."""
     return "".join(f"{line.before}{text}{line.after}" for line, text in zip(lines, texts, strict=True))
 
 
 def _joined(
-    lines: Sequence[TextLine], records: Sequence[Mapping[str, Any]], matches: tuple[MemoryMatch, ...]
+    lines: Sequence[LineOfText], records: Sequence[Mapping[str, Any]], matches: tuple[MemoryMatch, ...]
 ) -> Translated:
     """The translation of a text out of those of its lines."""
     whole = join_lines(lines, [record["text"] for record in records])
