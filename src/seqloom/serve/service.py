@@ -211,7 +211,9 @@ class Service:
         texts = self.check_texts(call, texts)
         options = TextOptions(alternatives, glossary, align, markup, ignored, splitting)
         is_auto = model is None and (source is None or (isinstance(source, str) and source.lower() in ("auto", "")))
-        detected = self.detect_sources(texts, target) if is_auto else [None] * len(texts)
+        detected: Sequence[Guess | None] = [None] * len(texts)
+        if is_auto:  # milliseconds for each long text, during which others are answered
+            detected = await asyncio.to_thread(self.detect_sources, texts, target)
         by_language: dict[str | None, list[int]] = {}
         for at, guess in enumerate(detected):
             by_language.setdefault(guess.language if guess else source, []).append(at)
@@ -256,9 +258,13 @@ class Service:
     async def _translate_marked_up(
         self, call: Call, texts: Sequence[str], steps: Steps, options: TextOptions
     ) -> list[Translated]:
-        catalogues = [
-            marked_up(text, options.markup, ignored=options.ignored, splitting=options.splitting) for text in texts
-        ]
+
+        def parse() -> list[Catalogue]:
+            return [
+                marked_up(text, options.markup, ignored=options.ignored, splitting=options.splitting) for text in texts
+            ]
+
+        catalogues = await asyncio.to_thread(parse)
         filled = await self._fill(call, catalogues, steps, options, target=None)
         return [Translated(data.decode(), confidence=confidence) for data, confidence in filled]
 
