@@ -19,6 +19,7 @@ LIMITS = {
     "depth": 6,
     "body_bytes": 4_000,
     "file_bytes": 8_000,
+    "line_characters": 50,
     "head_bytes": 2_000,
     "head_seconds": 1.0,
     "body_seconds": 1.0,
@@ -89,6 +90,21 @@ def test_a_request_above_a_limit_is_a_400_that_names_it(limited: RunningServer, 
     answer = limited.call("/translate", data, headers={"Content-Type": "application/json"})
     assert answer.status == 400
     assert words in answer.json["error"]
+
+
+def test_a_file_with_a_line_above_the_limit_is_refused(limited: RunningServer) -> None:
+    def upload(text: str) -> Answer:
+        parts = [("source", "en"), ("target", "de"), ('file"; filename="a.txt', text)]
+        body = "".join(
+            f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{text}\r\n' for name, text in parts
+        )
+        headers = {"Content-Type": "multipart/form-data; boundary=x"}
+        return limited.call("/translate_file", f"{body}--x--\r\n".encode(), headers=headers)
+
+    assert upload("a dog runs.\n" * 40).status == 200  # a paragraph of many lines
+    answer = upload("a dog\n\n" + "runs " * 20)
+    assert answer.status == 400
+    assert "99 characters; the limit is 50" in answer.json["error"]
 
 
 def test_at_the_limits_everything_is_answered(limited: RunningServer) -> None:

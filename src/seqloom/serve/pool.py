@@ -5,8 +5,9 @@
     batch      texts of one or several tickets that a worker takes at once
 
 An idle worker takes at once what waits, up to a budget of tokens: tickets for the same model with the same options
-share a batch. Each ticket in the queue has its turn, so that a file of a thousand lines delays a line alone by one
-batch, not by the file. A worker takes no more than its share of all texts, so that the others have as many.
+share a batch. Each of them has its turn, and so has each kind of batch, so that files of a thousand lines delay a line
+alone by one batch, not by the files. A worker takes no more than its share of all texts, so that the others have as
+many.
 
 At most `queue` tickets wait in the queue; further ones wait to enter it. A ticket that cannot be answered before its
 deadline, by the speed measured so far, is refused at once (503), as is one whose deadline passes while it waits. A
@@ -33,6 +34,9 @@ from seqloom.serve.worker import LENGTH, WorkerSpec, framed, main
 
 TURN_TEXTS = 16
 """Texts of one ticket in a batch while others wait."""
+
+MAX_BATCH_TEXTS = 64
+"""Texts in a batch. More cost as much each, and what comes next would wait longer."""
 
 CHARACTERS_PER_TOKEN = 4
 """For estimates: about so many characters of a text are a token."""
@@ -82,6 +86,8 @@ class Ticket:
     results: list[Any] = field(default_factory=list)
     waiting: deque[int] = field(default_factory=deque)
     """Places of the texts that no worker has taken yet."""
+    waiting_text_tokens: int = 0
+    """About how many tokens these have, kept up to date because a file may have a million lines."""
     missing: int = 0
     """Texts without a result."""
 
@@ -89,6 +95,7 @@ class Ticket:
         self.key = json.dumps([self.model, self.do, self.options], sort_keys=True)
         self.results = [None] * len(self.texts)
         self.waiting, self.missing = deque(range(len(self.texts))), len(self.texts)
+        self.waiting_text_tokens = sum(map(tokens_of, self.texts))
 
     @property
     def is_started(self) -> bool:
@@ -98,11 +105,17 @@ class Ticket:
     @property
     def waiting_tokens(self) -> int:
         """About how many tokens of it wait."""
-        return self.tokens_of(self.waiting) if self.waiting else 0
+        return self.waiting_text_tokens + self.output_tokens if self.waiting else 0
 
     def tokens_of(self, places: Iterable[int]) -> int:
         """About how many tokens some texts of it cost."""
         return sum(tokens_of(self.texts[at]) for at in places) + self.output_tokens
+
+    def take(self) -> int:
+        """The place of the next text, which does not wait any more."""
+        at = self.waiting.popleft()
+        self.waiting_text_tokens -= tokens_of(self.texts[at])
+        return at
 
     def fail(self, error: Exception) -> None:
         """It will not be answered."""
@@ -280,10 +293,27 @@ class Pool:
         if not ready:
             return 0.0
         own = ticket.tokens_of(range(len(ticket.texts)))
-        # Turns: each ticket before it gets about as much of the workers' time as this one needs.
-        turn = own + self._settings.batch_tokens
-        others = sum(self._seconds(each, min(each.waiting_tokens, turn)) for each in self._queue)
-        return (self._seconds(ticket, own) + others) / ready
+        by_key: dict[str, list[Ticket]] = {}
+        for each in self._queue:
+            by_key.setdefault(each.key, []).append(each)
+        # It has a turn of `TURN_TEXTS` texts in each batch that it shares, and so have the others, who fill the batch.
+        alike, turns = by_key.pop(ticket.key, []), math.ceil(len(ticket.texts) / TURN_TEXTS)
+        shares = [min(1.0, turns * TURN_TEXTS / max(1, len(each.waiting))) for each in alike]
+        before = sum(share * each.waiting_tokens for share, each in zip(shares, alike, strict=True))
+        everything, size = self._sizes([ticket, *alike])
+        batches = max(math.ceil((own + before) / size), min(turns, math.ceil(everything / size)))
+        seconds = self._seconds(ticket, max(own, min(everything, batches * size)))
+        # Those with other models or options have a batch for each of its own.
+        for some in by_key.values():
+            tokens, size = self._sizes(some)
+            seconds += self._seconds(some[0], min(tokens, batches * size))
+        return seconds / ready
+
+    def _sizes(self, tickets: Sequence[Ticket]) -> tuple[int, int]:
+        """About how many tokens of some tickets wait, and how many of them a batch takes."""
+        tokens = sum(each.waiting_tokens for each in tickets)
+        texts = sum(len(each.waiting) for each in tickets)
+        return tokens, max(1, min(self._settings.batch_tokens, MAX_BATCH_TEXTS * tokens // max(1, texts)))
 
     def _seconds(self, ticket: Ticket, tokens: int) -> float:
         """How long a worker takes for so many tokens of a ticket; 0 as long as no speed was measured."""
@@ -343,30 +373,35 @@ class Pool:
         if not self._queue:
             return None
         key = self._queue[0].key
-        tickets = [ticket for ticket in self._queue if ticket.key == key]
+        tickets = self._queue_of(key)
         waiting = sum(len(ticket.waiting) for ticket in tickets)
         # A fair share of what waits and what runs: as much as each of the others has, or can take at once.
         ready = max(1, sum(worker.is_ready for worker in self._workers))
-        room = math.ceil((waiting + self._running_texts()) / ready)
+        room = min(MAX_BATCH_TEXTS, math.ceil((waiting + self._running_texts()) / ready))
         budget, tokens = self._settings.batch_tokens, 0
         taken: dict[Ticket, list[int]] = {}
         for most in (TURN_TEXTS, room):
             for ticket in tickets:
                 places = taken.setdefault(ticket, [])
                 while ticket.waiting and len(places) < most and room > 0 and tokens < budget:
-                    at = ticket.waiting.popleft()
+                    at = ticket.take()
                     places.append(at)
                     room -= 1
                     tokens += tokens_of(ticket.texts[at])
         groups = [(ticket, places) for ticket, places in taken.items() if places]
-        for ticket, _ in groups:
-            if ticket.waiting:  # its next turn comes after those of the others
-                self._queue.remove(ticket)
-                self._queue.append(ticket)
-            else:
+        for ticket in tickets:
+            if not ticket.waiting:
                 self._leave(ticket)
+        # Their next turn comes after one of each other key; those that had no part of this batch are first then.
+        for ticket in sorted(self._queue_of(key), key=lambda each: bool(taken[each])):
+            self._queue.remove(ticket)
+            self._queue.append(ticket)
         self._metrics.batch_texts.observe(sum(len(places) for _, places in groups))
         return _Batch(next(self._numbers), groups, tokens + groups[0][0].output_tokens, now)
+
+    def _queue_of(self, key: str) -> list[Ticket]:
+        """The tickets that can share a batch."""
+        return [ticket for ticket in self._queue if ticket.key == key]
 
     def _kill_hanging(self, worker: _Worker) -> None:
         self._notify("worker_hangs", pid=worker.process.pid)

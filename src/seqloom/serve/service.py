@@ -24,7 +24,7 @@ from seqloom.serve.pool import Pool
 from seqloom.serve.refusal import Refusal, bad_request, overloaded
 from seqloom.text.detection import Guess
 from seqloom.text.formats.readers import TRANSLATABLE, parse_catalogue
-from seqloom.text.formats.segments import Catalogue
+from seqloom.text.formats.segments import Catalogue, Languages
 from seqloom.text.glossary import Glossary
 from seqloom.text.tags import take_out
 from seqloom.text.translation_memory import MemoryMatch, TranslationMemory
@@ -36,6 +36,12 @@ FILE_FORMATS = TRANSLATABLE
 
 MAX_DETECTION_LINES = 50
 """Lines of a file by which its language is detected."""
+
+MAX_FILE_LINES = 200_000
+"""Lines of a file that are translated, far more than a file has time for; each takes a kilobyte of memory."""
+
+MAX_LINE_ENDS = 1_000_000
+"""Line ends of a file."""
 
 SEARCHED_CHARACTERS = 5_000
 """Characters of lines in which the terms of a glossary are searched at once."""
@@ -340,12 +346,11 @@ class Service:
             raise bad_request("a language must be a code, such as de")
         is_auto = source is None or (isinstance(source, str) and source.lower() in ("auto", ""))
         languages = (None if is_auto or source is None else code_of(source), code_of(target))
-        catalogue = await asyncio.to_thread(parse_catalogue, name, data, languages=languages)
+        catalogue, characters = await asyncio.to_thread(_read_file, name, data, languages=languages)
         if is_auto:
             some = [segment.text for segment in catalogue.segments[:MAX_DETECTION_LINES]]
             source = self.detect_source("\n".join(some), target).language
         steps = self.find_steps(source, target)
-        characters = sum(len(segment.text) for segment in catalogue.segments)
         call.texts += len(catalogue.segments)
         call.characters += characters
         options = TextOptions(glossary=glossary)
@@ -369,6 +374,15 @@ class Service:
 
         works = await asyncio.to_thread(plan)
         lines = [line for work in works for line in work.lines]
+        if len(lines) > MAX_FILE_LINES:
+            raise bad_request(
+                f"the file has {len(lines):,} lines to translate; the limit is {MAX_FILE_LINES:,}: split it"
+            )
+        longest, most = max(map(len, lines), default=0), self.state.settings.line_characters
+        if longest > most:
+            raise bad_request(
+                f"a line or paragraph has {longest:,} characters; the limit is {most:,}, so divide it into shorter ones"
+            )
         records = await self.translate_lines(call, lines, steps, options.for_workers(tags=False), options.glossary)
 
         def finish() -> list[tuple[bytes, float | None]]:
@@ -433,6 +447,14 @@ class Service:
         self.check_inputs(call, inputs)
         sent = [json.dumps(each, ensure_ascii=False) for each in inputs]
         return await self.pool.submit(model, "embed", sent, {}, deadline=call.deadline)
+
+
+def _read_file(name: str, data: bytes, *, languages: Languages) -> tuple[Catalogue, int]:
+    """A file, and the number of characters of its text."""
+    if (ends := data.count(b"\n") + data.count(b"\r")) > MAX_LINE_ENDS:
+        raise bad_request(f"the file has {ends:,} line ends; the limit is {MAX_LINE_ENDS:,}: split it")
+    catalogue = parse_catalogue(name, data, languages=languages)
+    return catalogue, sum(len(segment.text) for segment in catalogue.segments)
 
 
 # --- lines of plain texts ---------------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ class ServeConfig(Config):
     file_bytes: Count = 10 * MEBIBYTE
     """Bytes of an uploaded file, and of everything that a compressed one holds after extraction, ten times as many."""
 
+    line_characters: Count = 50_000
+    """Characters per line or paragraph of a file. A worker translates it at once, and others wait for that."""
+
     head_bytes: Count = 32 << 10
     """Bytes of address, query and headers of a request."""
 
