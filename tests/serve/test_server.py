@@ -23,6 +23,8 @@ def test_a_line_is_translated_the_same_by_each_dialect(server: RunningServer) ->
     apertium = server.call("/translate?langpair=en%7Cde&q=the+old+man+reads+a+book.")
     assert plain.status == listed.status == apertium.status == 200
     assert listed.json["translatedText"] == [plain.json["translatedText"], ""]
+    numbers = ["42", "☺ ...", "{0}: 10 %", "<b>7</b>"]  # a model would make sentences of them
+    assert server.call("/translate", {"q": numbers, "source": "en", "target": "de"}).json["translatedText"] == numbers
     assert apertium.json["responseData"]["translatedText"] == plain.json["translatedText"]
 
 

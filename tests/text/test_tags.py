@@ -279,3 +279,23 @@ def test_tags_that_stand_alone_keep_the_space_between_them() -> None:
         place_tags(tagged, "press save.", target_spans=word_spans("press save."), links=[(0, 0), (1, 1), (2, 2)]).text
         == line
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "translation", "links", "expected"),
+    [
+        # The full stop attends to the last word, and the tag does not follow it.
+        ("a bike {0}.", "ein Rad.", [(1, 1), (1, 2)], "ein Rad {0}."),
+        ("a bike<e2/>.", "ein Rad.", [(1, 1), (1, 2), (2, 1)], "ein Rad<e2/>."),
+        ("a <b>bike</b>.", "ein Rad.", [(1, 1), (1, 2)], "ein <b>Rad</b>."),
+        ("a <b>bike</b>", "ein Rad.", [(1, 1), (1, 2)], "ein <b>Rad</b>."),
+        # What did not touch a word does not touch one.
+        ("runs in {0}.", "in Rom rennt.", [(0, 2), (1, 0), (2, 1)], "in Rom rennt {0}."),
+        ("a man (%d) runs.", "ein Mann rennt.", [(1, 1), (2, 1), (4, 2)], "ein Mann %d rennt."),
+    ],
+)
+def test_tags_keep_their_side_of_the_full_stop_and_their_distance_from_words(
+    line: str, translation: str, links: list[tuple[int, int]], expected: str
+) -> None:
+    placed = place_tags(take_out(line), translation, target_spans=word_spans(translation), links=links)
+    assert placed.text == expected

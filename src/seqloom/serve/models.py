@@ -139,6 +139,11 @@ def _read_model(word: str) -> ServedModel:
                 f"such as en-de={path}"
             )
         source, target = parts
+    named_pair = [code_of(part) for part in re.split(r"[-_]", name) if is_known_language(part)]
+    if len(named_pair) == 2 and named_pair != [code_of(source), code_of(target)]:
+        raise UsageError(
+            f"{path} translates from {source} to {target}, but its name is {name}; give it another: NAME={path}"
+        )
     calibration = read_calibration(folder)
     return ServedModel(
         name,

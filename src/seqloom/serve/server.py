@@ -7,6 +7,7 @@ SIGTERM    `/ready` fails, new requests get 503, accepted ones are answered; the
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import os
 import signal
@@ -113,7 +114,8 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot listen on {host}:{port}: {reason}; choose another with --port") from error
+        other = "--host" if getattr(error, "errno", None) == errno.EADDRNOTAVAIL else "--port"
+        raise UsageError(f"cannot listen on {host}:{port}: {reason}; choose another with {other}") from error
     return listener
 
 
@@ -181,8 +183,11 @@ class _Server:
         serving = loop.create_task(server.serve(sockets=[self._listener]))
         try:
             async with self._loading:
+                self._notify("starting", message="opening models; the first start also compiles, for about a minute")
                 await self._pool.start()
             host, port = self._listener.getsockname()[:2]
+            if host in ("0.0.0.0", "::"):  # every address of this machine
+                host = "127.0.0.1"
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{port}"
             self._notify("ready", address=address, models=[model.name for model in self._service.models.models])
@@ -226,6 +231,8 @@ class _Server:
                 if options.keys is not None:
                     self._state.keys = read_keys(options.keys)
                 models = await asyncio.to_thread(read_models, options.models)
+                if missing := [pair for pair in self._service.models.pairs if pair not in models.pairs]:
+                    raise UsageError(f"the new models do not translate from {missing[0][0]} to {missing[0][1]}")
                 detect = await asyncio.to_thread(read_detector, models)
                 memories = await asyncio.to_thread(read_memories, options.memories, models)
                 await self._pool.reload(worker_spec(models, options))

@@ -26,7 +26,7 @@ from seqloom.text.detection import Guess
 from seqloom.text.formats.readers import TRANSLATABLE, parse_catalogue
 from seqloom.text.formats.segments import Catalogue, Languages
 from seqloom.text.glossary import Glossary
-from seqloom.text.tags import take_out
+from seqloom.text.tags import blank_out, take_out
 from seqloom.text.translation_memory import MemoryMatch, TranslationMemory
 
 _LINE_BREAK = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
@@ -163,13 +163,14 @@ class Service:
         for code, role in zip(wanted, ("source", "target"), strict=True):
             if code not in self.models.languages:
                 known = ", ".join(self.models.languages)
-                raise bad_request(f"the {role} language {code[:20]!r} is not supported; the languages are {known}")
+                served = f"the languages are {known}" if known else "no translator is served here"
+                raise bad_request(f"the {role} language {code[:20]!r} is not supported; {served}")
         if wanted[0] == wanted[1]:
             return ()
         steps = self.models.steps(*wanted)
         if not steps:
-            targets = ", ".join(self.models.languages[wanted[0]]) or "no other language"
-            raise bad_request(f"there is no translation from {wanted[0]} to {wanted[1]}; {wanted[0]} has {targets}")
+            pairs = ", ".join(f"{source} to {goal}" for source, goal in self.models.pairs)
+            raise bad_request(f"there is no translation from {wanted[0]} to {wanted[1]}; served are {pairs}")
         return steps
 
     # --- texts --------------------------------------------------------------------------------------------------------
@@ -183,7 +184,9 @@ class Service:
             if not isinstance(text, str):
                 raise bad_request("each text must be a string")
             if len(text) > limits.characters:
-                raise bad_request(f"a text has {len(text):,} characters; the limit is {limits.characters:,}")
+                raise bad_request(
+                    f"a text has {len(text):,} characters; the limit is {limits.characters:,} (serve.characters)"
+                )
         call.texts += len(texts)
         call.characters += sum(map(len, texts))
         return list(texts)
@@ -282,7 +285,7 @@ class Service:
         options: Mapping[str, Any],
         glossary: Glossary | None = None,
     ) -> list[dict[str, Any]]:
-        """What workers found for each line, by one model after the other; blank lines need no worker.
+        """What workers found for each line, by one model after the other; lines without letters stay as they are.
 
         Terms that a model cannot write are skipped, and counted in the log.
         """
@@ -290,7 +293,7 @@ class Service:
         if glossary is not None:
             options["glossary"] = await self._terms(call, lines, glossary, tags=options.get("tags", False))
         results: list[dict[str, Any]] = [{"text": line, "score": None, "confidence": None} for line in lines]
-        places = [at for at, line in enumerate(lines) if line.strip()]
+        places = [at for at, line in enumerate(lines) if any(map(str.isalpha, blank_out(line)))]
         for number, step in enumerate(steps):
             # Terms and alternatives are of the last language.
             is_last = number == len(steps) - 1

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 
 from seqloom.text.normalise import NO_BREAKS
-from seqloom.text.words import Span, word_spans
+from seqloom.text.words import Span, sort_of, word_spans
 
 # Possessive quantifiers: what they took is never tried again with less, which would take quadratic time.
 _TAG = re.compile(
@@ -63,6 +63,9 @@ class Tag:
     has_space_after: bool
     is_touching: bool = False
     """Whether the tag before it in the line ends where this one begins."""
+    is_after_word: bool = True
+    """Whether the character before it is that of a word."""
+    is_before_word: bool = True
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def take_out(line: str) -> Tagged:
         _append(plain, line[end:start], tags)
         before, after = line[max(0, start - 1) : start], line[stop : stop + 1]
         is_parted = not before or before.isspace(), not after or after.isspace()
-        tags.append(Tag(line[start:stop], len(plain), *is_parted, is_touching=bool(tags) and start == end))
+        is_in_word = tuple(bool(each) and sort_of(each).is_in_word for each in (before, after))
+        tags.append(Tag(line[start:stop], len(plain), *is_parted, bool(tags) and start == end, *is_in_word))
         end, found = stop, _TAG.search(line, stop)
     _append(plain, line[end:], tags)
     return Tagged("".join(plain), _nest(tags))
@@ -200,8 +204,11 @@ class _TagPositions:
     def __init__(self, tagged: Tagged, normalise: Callable[[str], str]) -> None:
         normal = normalise(tagged.plain)
         # Letters, not places: a normaliser may put spaces in or take them out, and words have none.
-        ends = list(accumulate(end - begin for begin, end in word_spans(normal)))
+        spans = word_spans(normal)
+        ends = list(accumulate(end - begin for begin, end in spans))
         self.count = len(ends)
+        self.has_final = bool(spans) and _is_final(normal[spans[-1][0] : spans[-1][1]])
+        """Whether the last word is a mark that ends a sentence."""
         self._begins, self._ends = [0, *ends[:-1]] if ends else [], ends
         line = tagged.plain.rstrip()
         self._marks = _end_of_words(line) if _end_of_words(line) < len(line) else len(tagged.plain)
@@ -240,6 +247,11 @@ class _TagPositions:
         return before > 0 and letters < self._ends[before - 1]
 
 
+def _is_final(word: str) -> bool:
+    """Whether a word is a mark that ends a sentence."""
+    return bool(word) and not word.strip(_FINAL)
+
+
 def _composes(character: str) -> bool:
     """Whether a character can become one with that before it, in any Unicode form, or vanishes."""
     if character in NO_BREAKS:
@@ -259,10 +271,18 @@ class _Placement:
         self.has_guessed = False
         missing = len(spans)
         first, last = [missing] * words.count, [-1] * words.count  # partners of each word
+        # The full stop of a line is that of its translation, and nothing else is: attention is loose there, and a tag
+        # should not move across it.
+        final = -1
+        if spans and _is_final(translation[spans[-1][0] : spans[-1][1]]):
+            final = missing - 1
         for source, target in links:
-            if source < words.count:
+            is_last = words.has_final and source == words.count - 1
+            if source < words.count and not is_last and target != final:
                 first[source] = min(first[source], target)
                 last[source] = max(last[source], target)
+        if words.has_final and final >= 0:
+            first[-1] = last[-1] = final
         self._first, self._last = _Ranges(first, min), _Ranges(last, max)
 
     def around(self, node: TagNode) -> Span | None:
@@ -398,8 +418,10 @@ def _spell(tokens: Iterable[str | Tag]) -> str:
             continue
         if pending:
             is_alone = any(_is_standing_alone(tag) for tag in pending)
-            if is_alone and pending[0].has_space_before and parts and not parts[-1].endswith(" "):
-                parts.append(" ")
+            if is_alone and parts and not parts[-1].endswith(" "):
+                ends_word = parts[-1] != "" and sort_of(parts[-1][-1]).is_in_word
+                if pending[0].has_space_before or (ends_word and not pending[0].is_after_word):
+                    parts.append(" ")
             for before, tag in zip([None, *pending], pending, strict=False):
                 if before is not None and not tag.is_touching:
                     had_space = before.has_space_after and tag.has_space_before
@@ -408,8 +430,10 @@ def _spell(tokens: Iterable[str | Tag]) -> str:
                     parts.append(" " if all(alone) or (had_space and is_alone) else "")
                 parts.append(tag.text)
             is_closed = token[:1] in _NO_SPACE_BEFORE | {" "}
-            if is_alone and pending[-1].has_space_after and token and not is_closed:
-                parts.append(" ")
+            if is_alone and token and not is_closed:
+                begins_word = sort_of(token[0]).is_in_word
+                if pending[-1].has_space_after or (begins_word and not pending[-1].is_before_word):
+                    parts.append(" ")
             pending = []
         parts.append(token)
     return "".join(parts)
