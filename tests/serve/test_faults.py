@@ -445,7 +445,7 @@ def test_reloading_keeps_what_works_and_loses_nothing(
             new["translatedText"]
         }
         wait_until(lambda: len(workers_of(server)) == 1)
-        wait_until(lambda: len(sockets_of(server.process.pid)) == sockets)
+        wait_until(lambda: len(sockets_of(server.process.pid)) <= sockets)
         (tmp_path / "keys").write_text((tmp_path / "keys").read_text().splitlines()[1] + "\n")
         reload("done")
         assert [served.translate().status, added.translate().status] == [403, 200]
