@@ -22,7 +22,7 @@ MAX_STEPS = 2
 """Models that translate one after the other: a pair without a model of its own goes through one other language."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_NAMED = re.compile(r"(?P<name>[^=/.]+)=(?P<path>.+)", re.DOTALL)
+_NAMED = re.compile(r"(?P<name>[^=/]+)=(?P<path>.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
