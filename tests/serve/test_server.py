@@ -1,5 +1,6 @@
 """The life of a server: start, answers, refusals to start, end."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from seqloom import Translator
 from seqloom.serve.actions import open_actions
 from seqloom.serve.groups import GroupCancellation, ignore_parts
 from seqloom.serve.keys import add_key
+from seqloom.serve.server import bind
 from tiny_runs import TINY
 
 
@@ -26,6 +28,15 @@ def test_a_line_is_translated_the_same_by_each_dialect(server: RunningServer) ->
     numbers = ["42", "☺ ...", "{0}: 10 %", "<b>7</b>"]  # a model would make sentences of them
     assert server.call("/translate", {"q": numbers, "source": "en", "target": "de"}).json["translatedText"] == numbers
     assert apertium.json["responseData"]["translatedText"] == plain.json["translatedText"]
+
+
+def test_an_answer_is_sent_at_once() -> None:
+    """Head and body of an answer are two packets: without TCP_NODELAY, the second waits for the client's delay."""
+    listener = bind("127.0.0.1", 0)
+    with listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert (accepted.proto, accepted.type) == (socket.IPPROTO_TCP, socket.SOCK_STREAM)
 
 
 def test_health_readiness_metrics_and_description(server: RunningServer) -> None:

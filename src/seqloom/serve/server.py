@@ -104,7 +104,8 @@ def bind(host: str, port: int) -> socket.socket:
         kind, *_, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(kind, socket.SOCK_STREAM)
+        # With its protocol named, asyncio sends at once what it has (TCP_NODELAY); 40 ms later otherwise.
+        listener = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--host {host} is not an address of this machine: {error}") from error
     try:
