@@ -363,7 +363,10 @@ class Translator:
 
         if not request.tags:
             return results
-        return [[tagged(each, line) for each in found] for found, line in zip(results, bare, strict=True)]
+        return [
+            [tagged(each, line) for each in found] if line.nodes else found
+            for found, line in zip(results, bare, strict=True)
+        ]
 
     def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
         """log P(target | source) of each given pair, the end symbol included; None where a side is blank.
