@@ -8,6 +8,7 @@ nothing but the standard library, so that the load takes little from the machine
 import argparse
 import asyncio
 import json
+import socket
 import time
 from pathlib import Path
 
@@ -98,13 +99,21 @@ class Load:
         await asyncio.gather(*(one() for _ in range(clients)))
         return time.perf_counter() - begin
 
-    async def alone(self, count: int) -> None:
-        """Lines one after the other on one connection."""
-        client = await self.connect()
-        for number in range(count):
-            client = await self.ask(client, number % len(self.requests))
-        if client.transport is not None:
-            client.transport.close()
+    def alone(self, count: int) -> None:
+        """Lines one after the other on one connection, which waits for each answer and does nothing else."""
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for number in range(count):
+                begin = time.perf_counter()
+                connection.sendall(self.requests[number % len(self.requests)])
+                received, length = b"", None
+                while length is None or len(received) < length:
+                    received += connection.recv(65536)
+                    head, is_whole, _ = received.partition(b"\r\n\r\n")
+                    if is_whole:
+                        length = len(head) + 4 + int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+                self.seconds.append(time.perf_counter() - begin)
+                self.failures += not received.startswith(b"HTTP/1.1 200")
 
 
 def main() -> None:
@@ -132,7 +141,7 @@ def main() -> None:
         if name == "load":
             asyncio.run(load.run(given.clients, count))
         else:
-            asyncio.run(load.alone(count))
+            load.alone(count)
         line.say(
             {
                 "seconds": time.perf_counter() - begin,

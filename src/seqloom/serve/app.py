@@ -31,6 +31,7 @@ SAFETY_HEADERS = {
     "cache-control": "no-store",
 }
 """With every answer. No answer is a page."""
+_SAFETY = tuple((name.encode(), value.encode()) for name, value in SAFETY_HEADERS.items())
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -133,7 +134,7 @@ class App:
         return sorted(methods)
 
     def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        headers = [(name.encode(), value.encode()) for name, value in SAFETY_HEADERS.items()]
+        headers = list(_SAFETY)
         origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
         if origin and origin.decode("latin-1") in self.door.origins:
             headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]

@@ -98,7 +98,8 @@ def endpoint(service: Service, operation: Operation) -> Callable[[Request], Awai
                 if service.state.is_draining or refusal.status in (408, 413):
                     response.headers["connection"] = "close"
             response.headers["x-request-id"] = identity
-            accepted.callback(_report, call, operation, identity, response.status_code, begun)
+            # Reported after it has been sent, which is done before the loop turns.
+            accepted.callback(loop.call_soon, _report, call, operation, identity, response.status_code, begun)
             if isinstance(response, EventStream):  # answered when its last event has been sent
                 response.at_end(accepted.pop_all().close)
         return response
@@ -128,19 +129,27 @@ def _report(call: Call, operation: Operation, identity: str, status: int, begun:
 
 async def _unless_disconnected(service: Service, call: Call, handler: Handler) -> Response:
     """The answer of the handler, which is cancelled as soon as the client has left."""
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(_run(handler, service, call))
-    watcher = loop.create_task(_disconnection(call.request))
-    watcher.add_done_callback(lambda _: task.cancel())
+    task, has_left = asyncio.current_task(), False
+    assert task is not None
+
+    def leave(watcher: asyncio.Task[None]) -> None:
+        nonlocal has_left
+        if not watcher.cancelled() and not is_done:
+            has_left = True
+            task.cancel()
+
+    is_done = False
+    watcher = asyncio.get_running_loop().create_task(_disconnection(call.request))
+    watcher.add_done_callback(leave)
     try:
-        return await task
+        return await handler(service, call)
+    except asyncio.CancelledError:
+        if has_left:
+            task.uncancel()
+        raise
     finally:
-        task.cancel()
+        is_done = True
         watcher.cancel()
-
-
-async def _run(handler: Handler, service: Service, call: Call) -> Response:
-    return await handler(service, call)
 
 
 async def _disconnection(request: Request) -> None:

@@ -396,7 +396,6 @@ class Pool:
         for ticket in sorted(self._queue_of(key), key=lambda each: bool(taken[each])):
             self._queue.remove(ticket)
             self._queue.append(ticket)
-        self._metrics.batch_texts.observe(sum(len(places) for _, places in groups))
         return _Batch(next(self._numbers), groups, tokens + groups[0][0].output_tokens, now)
 
     def _queue_of(self, key: str) -> list[Ticket]:
@@ -416,16 +415,8 @@ class Pool:
             if ticket.on_part is not None and not ticket.done.done():
                 ticket.on_part(places[message["text"]], message["part"])
             return
-        seconds = asyncio.get_running_loop().time() - batch.begun
-        self._metrics.batch_seconds.observe(seconds)
-        self._metrics.dropped_rows.inc(message["dropped_rows"])
-        speed = batch.tokens / max(seconds, 1e-6)
-        first, _ = batch.groups[0]
-        key = first.model, first.do
-        if not message["dropped_rows"]:  # otherwise not all of its tokens were computed
-            # The highest of late: lines alone say little of how quick a full batch is, and nobody should be refused
-            # who could have been answered.
-            self._speeds[key] = max(speed, SPEED_MEMORY * self._speeds.get(key, speed))
+        loop = asyncio.get_running_loop()
+        seconds = loop.time() - batch.begun
         for (ticket, places), answer in zip(batch.groups, message["groups"], strict=True):
             if "error" in answer:
                 if ticket in self._queue:
@@ -438,13 +429,29 @@ class Pool:
                 ticket.fail(Refusal(500, "internal error; see the log of the server"))
             elif len(answer["results"]) == len(places):  # a cancelled one may lack results
                 ticket.fill(places, answer["results"])
-                self._metrics.texts.labels(ticket.model).inc(len(places))
-                self._metrics.characters.labels(ticket.model).inc(sum(len(ticket.texts[at]) for at in places))
         batch.end()
         worker.batch = None
         if worker.is_retiring:
             worker.close()
         self._wake()
+        loop.call_soon(self._measure, batch, seconds, message)  # after those who wait for the results
+
+    def _measure(self, batch: _Batch, seconds: float, message: Mapping[str, Any]) -> None:
+        """Count what a batch was, and how quick."""
+        metrics, dropped = self._metrics, message["dropped_rows"]
+        first, _ = batch.groups[0]
+        metrics.batch_texts.observe(sum(len(places) for _, places in batch.groups))
+        metrics.batch_seconds.observe(seconds)
+        metrics.dropped_rows.inc(dropped)
+        if not dropped:  # otherwise not all of its tokens were computed
+            # The highest of late: lines alone say little of how quick a full batch is, and nobody should be refused
+            # who could have been answered.
+            key, speed = (first.model, first.do), batch.tokens / max(seconds, 1e-6)
+            self._speeds[key] = max(speed, SPEED_MEMORY * self._speeds.get(key, speed))
+        for (ticket, places), answer in zip(batch.groups, message["groups"], strict=True):
+            if len(answer.get("results", ())) == len(places):
+                metrics.texts.labels(ticket.model).inc(len(places))
+                metrics.characters.labels(ticket.model).inc(sum(len(ticket.texts[at]) for at in places))
 
     # --- workers ------------------------------------------------------------------------------------------------------
 

@@ -291,6 +291,37 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
+class JoinedWrites:
+    """A transport that sends at once what is written in one turn of the loop: the head and the body of an answer.
+
+    A packet for each would wake the client twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Send these bytes at the end of this turn."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what is left, and close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            data, self._parts = b"".join(self._parts), []
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is that of the transport."""
+        return getattr(self._transport, name)
+
+
 def _protocol(limits: ServeConfig) -> type[H11Protocol]:
     """The HTTP parser with limits of time and size, whose refusals are JSON."""
 
@@ -298,7 +329,7 @@ def _protocol(limits: ServeConfig) -> type[H11Protocol]:
         _head_timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
             if len(self.connections) > limits.connections:
                 transport.abort()
                 return

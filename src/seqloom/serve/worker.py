@@ -160,5 +160,8 @@ def _failure(error: Exception) -> dict[str, Any]:
 
 def framed(message: Mapping[str, Any]) -> bytes:
     """A message as it is sent: its length, and its JSON."""
-    data = json_line(message).encode()
+    try:
+        data = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:  # a number that JSON cannot represent, which becomes null
+        data = json_line(message).encode()
     return LENGTH.pack(len(data)) + data
