@@ -88,8 +88,8 @@ class Cancellation:
     on_dropped: Callable[[int], None] = lambda _rows: None
     """Gets the number of rows that leave the batch, after each step at which some do."""
     stop: UInt8[np.ndarray, "1"] | None = None
-    """Set to 1 by another thread after `is_cancelled` has changed. With it, `is_cancelled` need not be called while
-    compiled code takes several steps at once, which are then quicker; the step that is being computed is the last."""
+    """Set to 1 by another thread after `is_cancelled` has changed. With it, `is_cancelled` is called only when it is
+    set, and compiled code can take several steps at once; the step that is being computed is then the last."""
 
     def for_batch(self, numbers: Sequence[int]) -> "Cancellation":
         """The same for a batch whose sentence i is known as `numbers[i]` here."""
@@ -517,6 +517,8 @@ class _Decoding:
     def _leave_cancelled(self, cancellation: Cancellation) -> Array | None:
         """Leave the beams of cancelled sentences. True where a row stays; None if all do."""
         if cancellation.stop is not None:
+            if not cancellation.stop[0]:
+                return None
             cancellation.stop[0] = 0  # before asking: what changes from here on sets it again
         sentences = self.live // self.strategy.beams
         cancelled = [each for each in np.unique(sentences).tolist() if cancellation.is_cancelled(each)]

@@ -11,6 +11,7 @@ from seqloom.apps.request import ConstraintSet, Request
 from seqloom.apps.translator import Translation, Translator, open_translator
 from seqloom.core.declaration import Purpose
 from seqloom.core.errors import UsageError
+from seqloom.search.settings import SearchConfig
 from seqloom.serve.completion import LanguageModelActions
 from seqloom.serve.embedding import open_vector_actions
 from seqloom.serve.groups import Action, Emit, GroupCancellation, Groups, ignore_parts
@@ -48,6 +49,7 @@ class TranslatorActions:
 
     def __init__(self, translator: Translator, engine: EngineTranslator | None = None) -> None:
         self._translator, self._engine = translator, engine
+        self._changed: dict[tuple[int, str], SearchConfig] = {}
 
     def translate(
         self, groups: Groups, options: Mapping[str, Any], cancellation: GroupCancellation, _emit: Emit
@@ -125,15 +127,22 @@ class TranslatorActions:
         return results, without
 
     def _request(self, options: Mapping[str, Any]) -> Request:
-        own, nbest = self._translator.config.search, options.get("nbest", 1)
-        changes = {"nbest": nbest, "beam": max(own.beam, nbest), "split": options.get("split", own.split)}
+        own = self._translator.config.search
         return Request(
-            own.model_copy(update=changes),
+            self._settings(options.get("nbest", 1), options.get("split", own.split)),
             constraints=ConstraintSet(prefix=options["prefix"]) if options.get("prefix") else None,
             glossary=self._glossary(options.get("glossary") or ()),
             tags=options.get("tags", False) and self._translator.can_attend,
             align=options.get("align", False) and self._translator.can_attend,
         )
+
+    def _settings(self, nbest: int, split: str) -> SearchConfig:
+        """The search settings of the model, changed; copies are kept, since most requests are alike."""
+        if (nbest, split) not in self._changed:
+            own = self._translator.config.search
+            changes = {"nbest": nbest, "beam": max(own.beam, nbest), "split": split}
+            self._changed[nbest, split] = own.model_copy(update=changes)
+        return self._changed[nbest, split]
 
     def _glossary(self, terms: Sequence[Sequence[str]]) -> Glossary | None:
         """The terms that the model can write; the others are skipped, so that they cost no translation."""
