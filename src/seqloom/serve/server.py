@@ -292,20 +292,21 @@ class _Uvicorn(uvicorn.Server):
 
 
 class JoinedWrites:
-    """A transport that sends at once what is written in one turn of the loop: the head and the body of an answer.
-
-    A packet for each would wake the client twice.
-    """
+    """A transport that sends the head of an answer with its body: a packet for each would wake the client twice."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
         self._parts: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        """Send these bytes at the end of this turn."""
-        if not self._parts:
-            self._loop.call_soon(self._flush)
+        """Send these bytes with the next, or when the loop turns."""
+        if not data:
+            return
         self._parts.append(data)
+        if len(self._parts) == 1:
+            self._loop.call_soon(self._flush)
+        else:
+            self._flush()
 
     def close(self) -> None:
         """Send what is left, and close."""
