@@ -137,7 +137,7 @@ class TranslatorActions:
         )
 
     def _settings(self, nbest: int, split: str) -> SearchConfig:
-        """The search settings of the model, changed; copies are kept, since most requests are alike."""
+        """The search settings of the model with these changes, cached, since most requests have the same."""
         if (nbest, split) not in self._changed:
             own = self._translator.config.search
             changes = {"nbest": nbest, "beam": max(own.beam, nbest), "split": split}

@@ -16,7 +16,7 @@ Emit = Callable[[int, int, Any], None]
 
 @dataclass
 class GroupCancellation:
-    """Which groups of a batch nobody waits for any more, and how many rows left a search because of it."""
+    """The cancelled groups of a batch, and how many rows left a search because of them."""
 
     groups: set[int] = field(default_factory=set)
     stop: UInt8[np.ndarray, "1"] = field(default_factory=lambda: np.zeros(1, np.uint8))
@@ -24,7 +24,7 @@ class GroupCancellation:
     dropped_rows: int = 0
 
     def cancel(self, group: int) -> None:
-        """Nobody waits for a group any more; called by another thread than the one that searches."""
+        """Cancel a group; called from another thread than the one that searches."""
         self.groups.add(group)
         self.stop[0] = 1
 

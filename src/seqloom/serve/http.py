@@ -183,7 +183,9 @@ class Call:
         keys = self.state.keys
         if keys.is_required:
             if not key:
-                raise Refusal(missing, "an API key is required: as api_key, or in the header Authorization: Bearer KEY")
+                raise Refusal(
+                    missing, "an API key is required, in the Authorization header or the parameter of this API"
+                )
             self.key = keys.name_of(key) if isinstance(key, str) else None  # a field may hold anything
             if self.key is None:
                 raise Refusal(invalid, "the API key is not valid")

@@ -159,7 +159,7 @@ async def _disconnection(request: Request) -> None:
 
 
 def refusal_of(error: BaseException, service: Service, identity: str) -> Refusal:
-    """What a client is told of an error: sentences about its request, nothing about the inside of the server."""
+    """The refusal for an error: a sentence about the request, without internals of the server."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ClientDisconnect | asyncio.CancelledError):

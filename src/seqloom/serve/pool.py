@@ -321,7 +321,7 @@ class Pool:
         return 0.0 if speed is None else tokens / speed
 
     def _cancel(self, ticket: Ticket) -> None:
-        """Nobody waits for a ticket any more."""
+        """Remove a ticket from the queue and from the searches of the workers."""
         if ticket in self._queue:
             self._leave(ticket)
         ticket.waiting.clear()
@@ -444,8 +444,8 @@ class Pool:
         metrics.batch_seconds.observe(seconds)
         metrics.dropped_rows.inc(dropped)
         if not dropped:  # otherwise not all of its tokens were computed
-            # The highest of late: lines alone say little of how quick a full batch is, and nobody should be refused
-            # who could have been answered.
+            # The highest recent speed: single lines say little about a full batch, and a low estimate would refuse
+            # requests that could be answered.
             key, speed = (first.model, first.do), batch.tokens / max(seconds, 1e-6)
             self._speeds[key] = max(speed, SPEED_MEMORY * self._speeds.get(key, speed))
         for (ticket, places), answer in zip(batch.groups, message["groups"], strict=True):
