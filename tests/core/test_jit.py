@@ -24,8 +24,9 @@ def test_a_cache_of_a_class_that_was_renamed_is_replaced(tmp_path: Path) -> None
     (tmp_path / "main.py").write_text("import kernels")
     for name in ("Before", "Afterwards"):
         (tmp_path / "kernels.py").write_text(SOURCE.format(name=name))
+        # Without byte code (-B): Python would take that of another source of the same size and second.
         done = subprocess.run(
-            [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-B", "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.stdout == "42.0\n", done.stderr
     assert list(tmp_path.rglob("*.nbi")), "no cache was written, so nothing was tested"
@@ -57,8 +58,9 @@ def test_a_cache_depends_on_the_kernels_that_a_kernel_calls(tmp_path: Path) -> N
     (tmp_path / "outer.py").write_text(OUTER)
     for factor in (2, 3):
         (tmp_path / "inner.py").write_text(INNER.format(factor=factor))
+        # Without byte code (-B): Python would take that of another source of the same size and second.
         done = subprocess.run(
-            [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-B", "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.stdout == f"{factor * 7}\n", done.stderr
     assert list(tmp_path.rglob("outer*.nbi")), "no cache was written, so nothing was tested"
