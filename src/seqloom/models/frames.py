@@ -1,0 +1,64 @@
+"""What a published model reads around its texts: language codes, instructions, and the symbols that begin an output.
+
+    source    source_before  X  END  source_after
+    target    target_before  Y  END
+
+Callers know nothing of it: they pass X END, and BEGIN Y. The model reads BEGIN as `target_before`.
+"""
+
+from difflib import get_close_matches
+from typing import Literal
+
+from pydantic import Field
+
+from seqloom.core.config import Config
+from seqloom.core.errors import UsageError
+from seqloom.core.symbols import BEGIN
+
+LanguageScheme = Literal["none", "named_in_source", "before", "after"]
+"""Where the symbols of languages are: nowhere, before the source (that of the target language), before both texts, or
+after the source and before the target."""
+
+
+class FrameConfig(Config):
+    """Symbols that a model reads around its texts."""
+
+    source_before: tuple[int, ...] = ()
+    """Symbols before each source."""
+    source_after: tuple[int, ...] = ()
+    """Symbols after the end of each source."""
+    target_before: tuple[int, ...] = Field((BEGIN,), min_length=1)
+    """Symbols that are read before the first one that is written."""
+    scheme: LanguageScheme = "none"
+    """Where the symbols of languages are: none, named_in_source (the symbol of the target language before the source),
+    before (those of both languages before their texts) or after (that of the source language after the source)."""
+    languages: dict[str, int] = Field(default_factory=dict)
+    """The symbol of each language."""
+    source: str | None = None
+    """The language that is translated from, for a model of several."""
+    target: str | None = None
+    """The language that is translated into, for a model of several."""
+
+    def symbols(self) -> "FrameConfig":
+        """The same with the symbols of the chosen languages in their places."""
+        if self.scheme == "none":
+            return self
+        before, after, begin = self.source_before, self.source_after, self.target_before
+        if self.scheme == "named_in_source":
+            before = (self._symbol("target"), *before)
+        else:
+            begin = (*begin, self._symbol("target"))
+            own = self._symbol("source")
+            before, after = ((own, *before), after) if self.scheme == "before" else (before, (*after, own))
+        return FrameConfig(source_before=before, source_after=after, target_before=begin)
+
+    def _symbol(self, side: Literal["source", "target"]) -> int:
+        language = getattr(self, side)
+        flag = {"source": "--from", "target": "--to"}[side]
+        near = get_close_matches(language or "", self.languages, n=3, cutoff=0.0) or list(self.languages)[:3]
+        some = ", ".join(near)
+        if language is None:
+            raise UsageError(f"this model knows {len(self.languages)} languages; choose one with {flag} ({some}, …)")
+        if language not in self.languages:
+            raise UsageError(f"{flag} {language}: this model does not know that language; nearest: {some}")
+        return self.languages[language]
