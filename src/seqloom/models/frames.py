@@ -27,7 +27,7 @@ class FrameConfig(Config):
     """Symbols before each source."""
     source_after: tuple[int, ...] = ()
     """Symbols after the end of each source."""
-    target_before: tuple[int, ...] = Field((BEGIN,), min_length=1)
+    target_before: tuple[int, ...] = (BEGIN,)
     """Symbols that are read before the first one that is written."""
     scheme: LanguageScheme = "none"
     """Where the symbols of languages are: none, named_in_source (the symbol of the target language before the source),

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from seqloom.core.declaration import ModelSettings
 from seqloom.core.errors import ModelError
+from seqloom.models.frames import LanguageScheme
 from seqloom.pretrained.mapping import StoredTensors, TensorMap
 from seqloom.pretrained.renumbering import Roles
 
@@ -25,6 +26,8 @@ class Conversion:
     """Rows of the vocabulary that it writes, and of the one that it reads unless `source_symbols` says otherwise."""
     begins_with: tuple[int | Literal["language"], ...] = ()
     """Foreign ids that are read before the first symbol; `language` stands for that of the target language."""
+    language_scheme: LanguageScheme = "none"
+    """Where it reads the symbols of languages."""
     max_positions: int | None = None
     """Symbols of the longest input and output; None if no table of positions bounds them."""
     source_symbols: int | None = None
