@@ -68,7 +68,7 @@ class PublishedFolder:
 
     @property
     def languages(self) -> tuple[str | None, str | None]:
-        """The languages that it translates between, if it names them: in its tokeniser's settings or by its own name."""
+        """The languages that it translates between, as its tokeniser or its own name says; None if neither does."""
         named = (self.tokenizer.get("source_lang"), self.tokenizer.get("target_lang"))
         source, target = (each if isinstance(each, str) and 0 < len(each) <= 20 else None for each in named)
         origin = self.config.get("_name_or_path")
