@@ -33,12 +33,12 @@ def test_rows_begin_with_the_variance_that_the_docstring_promises() -> None:
     assert abs(float(embedding.weight[1:].detach().var()) * 64 - 1) < 0.05
 
 
-@pytest.mark.parametrize(("tying", "tables"), [("all", 1), ("output", 2), ("none", 3)])
+@pytest.mark.parametrize(("tying", "tables"), [("all", 1), ("inputs", 2), ("output", 2), ("none", 3)])
 def test_tying_makes_tables_one(tying: Tying, tables: int) -> None:
     made = tied_tables(Symbols(source=7, target=7, is_shared=True), 4, tying)
     assert len({id(weight) for weight in (made.source.weight, made.target.weight, made.output)}) == tables
-    assert (made.target.weight is made.output) == (tying != "none")
-    assert (made.source is made.target) == (tying == "all")
+    assert (made.target.weight is made.output) == (tying in ("all", "output"))
+    assert (made.source is made.target) == (tying in ("all", "inputs"))
 
 
 def test_tables_of_two_vocabularies_have_their_own_sizes() -> None:

@@ -28,7 +28,7 @@ from seqloom.models.cell_options import CellOptions
 from seqloom.nn.attention import AdditiveScore, Attention, AttentionScore, BilinearScore, DotScore
 from seqloom.nn.decoder import Decoder, DecoderState, Query
 from seqloom.nn.dropout import evaluating, reseed
-from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
+from seqloom.nn.embeddings import SHARED_TYINGS, Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.fast.shortlist import Offered, Shortlister
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.outputs import Output
@@ -109,11 +109,11 @@ class Seq2SeqConfig(CellOptions):
     """Whether each number is dropped by itself (between), or the same ones at all positions of a sentence
     (variational)."""
     tying: Tying = "all"
-    """Tables that are one: all (source, target, output), output (target, output) or none."""
+    """Tables that are one: all (source, target, output), inputs (source, target), output (target, output) or none."""
 
     @property
     def needs_shared_vocabulary(self) -> bool:
-        return self.tying == "all"
+        return self.tying in SHARED_TYINGS
 
     @property
     def has_attention(self) -> bool:

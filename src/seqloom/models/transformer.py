@@ -37,7 +37,7 @@ from seqloom.nn.blocks import (
     SinusoidalPositions,
 )
 from seqloom.nn.dropout import Dropout, reseed
-from seqloom.nn.embeddings import Embedding, Symbols, Tying, tied_tables
+from seqloom.nn.embeddings import SHARED_TYINGS, Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.fast.beam_attention import (
     BeamCache,
     EncoderMemory,
@@ -115,7 +115,7 @@ class TransformerConfig(ModelSettings):
     farthest: int = Field(16, ge=1, le=100_000)
     """Distance at which shaw positions are clipped."""
     tying: Tying = "all"
-    """Tables that are one: all (source, target, output), output (target, output) or none."""
+    """Tables that are one: all (source, target, output), inputs (source, target), output (target, output) or none."""
     output_projection: bool = True
     """Whether the joined heads are mixed by a matrix W_O."""
 
@@ -130,7 +130,7 @@ class TransformerConfig(ModelSettings):
 
     @property
     def needs_shared_vocabulary(self) -> bool:
-        return self.tying == "all"
+        return self.tying in SHARED_TYINGS
 
     @property
     def has_attention(self) -> bool:

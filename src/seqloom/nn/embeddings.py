@@ -14,8 +14,11 @@ from seqloom.core.symbols import PAD, RESERVED
 from seqloom.nn.init import linear
 from seqloom.nn.recurrent import Highway
 
-Tying = Literal["all", "output", "none"]
-"""Which tables are one: source, target and output ("all"); target and output ("output"); none."""
+Tying = Literal["all", "inputs", "output", "none"]
+"""Which tables are one: source, target and output ("all"); source and target ("inputs"); target and output ("output");
+none."""
+SHARED_TYINGS: tuple[Tying, ...] = ("all", "inputs")
+"""Those that need one vocabulary for both sides."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,14 @@ class TiedTables:
 def tied_tables(symbols: Symbols, width: int, tying: Tying) -> TiedTables:
     """The tables of an encoder-decoder, tied as `tying` says."""
     check_known("tying", tying, get_args(Tying))
-    if tying == "all" and not symbols.is_shared:
+    if tying in SHARED_TYINGS and not symbols.is_shared:
         raise ConfigError(
-            "model.tying is 'all', but the two sides have vocabularies of their own; "
+            f"model.tying is '{tying}', but the two sides have vocabularies of their own; "
             "set text.shared=true for a joint vocabulary, or model.tying=output"
         )
     target = Embedding(symbols.target, width)
-    source = target if tying == "all" else Embedding(symbols.source, width)
-    output = Embedding(symbols.target, width).weight if tying == "none" else target.weight
+    source = target if tying in SHARED_TYINGS else Embedding(symbols.source, width)
+    output = Embedding(symbols.target, width).weight if tying in ("inputs", "none") else target.weight
     return TiedTables(source=source, target=target, output=output)
 
 

@@ -293,8 +293,9 @@ class RunConfig(Config):
                 "training.parallel=replicated"
             )
         if self.model.needs_shared_vocabulary and not self.text.shared:
+            tying = getattr(self.model, "tying", "all")
             raise ValueError(
-                "model.tying is 'all', but text.shared is false; set text.shared=true for a joint vocabulary, or "
+                f"model.tying is '{tying}', but text.shared is false; set text.shared=true for a joint vocabulary, or "
                 "model.tying=output"
             )
         return self
