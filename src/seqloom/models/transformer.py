@@ -433,7 +433,7 @@ class TransformerState:
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
         """The rows attend to their own histories, as queries of one attention or by compiled loops."""
-        is_plain = self.bias is None and attention.relative is None and not attention.weights.has_listeners
+        is_plain = self.bias is None and attention.is_plain and not attention.weights.has_listeners
         if is_plain and uses_loops(x):
             mixed = self.attention.to_self(Table(attention.qkv(x)), layer, Table(torch.empty_like(x)))
             attended: Tensor = attention.output(mixed.tensor)
@@ -446,7 +446,7 @@ class TransformerState:
         self, cross: CrossAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
         """The rows of each sentence attend to its memory: as queries of one attention, or by compiled loops."""
-        if not cross.weights.has_listeners and uses_loops(x):
+        if cross.is_plain and not cross.weights.has_listeners and uses_loops(x):
             mixed = self.attention.to_memory(Table(cross.query(x)), layer, Table(torch.empty_like(x)))
             output: Tensor = cross.output(mixed.tensor)
             return output

@@ -11,32 +11,90 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import check_known
 from seqloom.nn.dropout import Dropout
-from seqloom.nn.init import xavier_uniform
+from seqloom.nn.init import reset_linear
 
 NormPlace = Literal["before", "after"]
-Activation = Literal["relu", "gelu"]
+NormKind = Literal["layer", "rms"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+
+
+def activated(x: Float[Tensor, "*rows inner"], activation: Activation) -> Float[Tensor, "*rows inner"]:
+    """φ(x) of a tensor that is not needed afterwards.
+
+    relu        max(x, 0)
+    gelu        x Φ(x), Φ the normal distribution function (Hendrycks & Gimpel, 2016)
+    gelu_tanh   x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, close to it (GPT-2)
+    silu        x σ(x), also called swish
+    """
+    match activation:
+        case "relu":  # in place: the product before it does not need its own result for its gradients
+            return F.relu_(x)
+        case "gelu":
+            return F.gelu(x)
+        case "gelu_tanh":
+            return F.gelu(x, approximate="tanh")
+        case "silu":
+            return F.silu(x)
 
 
 class FeedForward(nn.Module):
-    """The same two layers at every position: W₂ φ(W₁ x + b₁) + b₂."""
+    """The same two layers at every position, the inner one with a gate or without.
 
-    def __init__(self, width: int, inner: int, *, activation: Activation, dropout_rate: float = 0.0) -> None:
+    W₂ φ(W₁ x + b₁) + b₂                      the paper
+    W₂ (φ(W_g x + b_g) ⊙ (W₁ x + b₁)) + b₂    gated (Shazeer, 2020)
+    """
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        *,
+        activation: Activation,
+        dropout_rate: float = 0.0,
+        has_bias: bool = True,
+        is_gated: bool = False,
+    ) -> None:
         super().__init__()
         check_known("activation", activation, get_args(Activation))
-        self.inner = nn.Linear(width, inner)
-        self.outer = nn.Linear(inner, width)
-        self.activation = activation
+        self.inner = nn.Linear(width, inner, bias=has_bias)
+        self.outer = nn.Linear(inner, width, bias=has_bias)
+        self.gate = nn.Linear(width, inner, bias=has_bias) if is_gated else None
+        self.activation: Activation = activation
         self.dropout = Dropout(dropout_rate)
-        for layer in (self.inner, self.outer):
-            xavier_uniform(layer.weight)
-            nn.init.zeros_(layer.bias)
+        for layer in (self.inner, self.outer, self.gate):
+            if layer is not None:
+                reset_linear(layer)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is that of the paper or has its gelu: biases, no gate."""
+        return self.gate is None and self.inner.bias is not None and self.activation in ("relu", "gelu")
 
     def forward(self, x: Float[Tensor, "tokens width"]) -> Float[Tensor, "tokens width"]:
-        inner = self.inner(x)  # [tokens, inner]
-        # In place: the product before it does not need its own result for its gradients.
-        active = F.relu_(inner) if self.activation == "relu" else F.gelu(inner)
+        if self.gate is None:
+            active = activated(self.inner(x), self.activation)  # [tokens, inner]
+        else:
+            active = activated(self.gate(x), self.activation) * self.inner(x)
         result: Tensor = self.outer(self.dropout(active))
         return result
+
+
+class RMSNorm(nn.Module):
+    """x / √(mean(x²) + ε) · weight: a layer norm without mean and bias (Zhang & Sennrich, 2019)."""
+
+    def __init__(self, width: int, epsilon: float = 1e-6) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = epsilon
+
+    def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+def make_norm(width: int, *, kind: NormKind = "layer", epsilon: float = 1e-5) -> nn.LayerNorm | RMSNorm:
+    """A norm of this kind."""
+    check_known("norm kind", kind, get_args(NormKind))
+    return nn.LayerNorm(width, eps=epsilon) if kind == "layer" else RMSNorm(width, epsilon)
 
 
 class Residual(nn.Module):
@@ -46,10 +104,18 @@ class Residual(nn.Module):
     after    norm(x + dropout(f(x)))         post-norm: the paper
     """
 
-    def __init__(self, width: int, *, norm: NormPlace, dropout_rate: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        *,
+        norm: NormPlace,
+        dropout_rate: float,
+        kind: NormKind = "layer",
+        epsilon: float = 1e-5,
+    ) -> None:
         super().__init__()
         check_known("norm", norm, get_args(NormPlace))
-        self.norm = nn.LayerNorm(width)
+        self.norm, self.kind = make_norm(width, kind=kind, epsilon=epsilon), kind
         self.dropout = Dropout(dropout_rate)
         self.place = norm
 

@@ -36,11 +36,17 @@ def xavier_uniform(weight: Tensor, *, gain: float = 1.0, parts: int = 1) -> Tens
     return nn.init.uniform_(weight, -bound, bound)
 
 
+def reset_linear(layer: nn.Linear) -> None:
+    """W from `xavier_uniform`, and b = 0 if there is one."""
+    xavier_uniform(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
+
 def linear(input_width: int, width: int) -> nn.Linear:
     """W x + b with W from `xavier_uniform` and b = 0."""
     layer = nn.Linear(input_width, width)
-    xavier_uniform(layer.weight)
-    nn.init.zeros_(layer.bias)
+    reset_linear(layer)
     return layer
 
 

@@ -1,13 +1,15 @@
 """Multi-head attention (Vaswani et al., 2017) over packed batches in training and over caches in decoding.
 
-    head_h = softmax(Q_h K_hᵀ / √d + mask) V_h        d = width / heads
+    head_h = softmax(Q_h K_hᵀ / √d + mask) V_h        d = width / heads, unless given
     output = W_O [head_1; …; head_heads]
 
-Each score q·k sums d products of unit variance, hence the √d. Masks are added as 0 and −∞ before the softmax.
+Each score q·k sums d products of unit variance, hence the √d. Masks are added as 0 and −∞ before the softmax. Several
+heads of queries may share a head of keys and values (Ainslie et al., 2023): key head j serves queries jg … jg + g − 1.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -15,10 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError, UsageError
+from seqloom.nn.blocks import RMSNorm
 from seqloom.nn.fast.beam_attention import BeamCache, KeyValues
-from seqloom.nn.init import xavier_uniform
+from seqloom.nn.init import reset_linear, xavier_uniform
 from seqloom.nn.packing import Packing, future, join_heads, split_heads
 from seqloom.nn.probe import Probe
+from seqloom.nn.rotary import Rotary
 
 
 @dataclass(frozen=True)
@@ -73,14 +77,15 @@ MAX_EXPLICIT_KEYS = 96
 
 def attend(
     query: Float[Tensor, "batch heads queries size"],
-    key: Float[Tensor, "batch heads keys size"],
-    value: Float[Tensor, "batch heads keys size"],
+    key: Float[Tensor, "batch key_heads keys size"],
+    value: Float[Tensor, "batch key_heads keys size"],
     *,
     mask: Float[Tensor, "#batch #heads #queries keys"] | None,
     is_causal: bool,
     weights: Probe,
+    scale: float | None = None,
 ) -> Float[Tensor, "batch heads queries size"]:
-    """softmax(Q Kᵀ / √size + mask) V by torch's fused kernel, or product by product.
+    """softmax(scale · Q Kᵀ + mask) V by torch's fused kernel, or product by product; the scale is 1/√size by default.
 
     The latter where it is faster, and where the weights have listeners.
     """
@@ -88,15 +93,29 @@ def attend(
     if mask is not None and is_causal:  # the fused kernel takes one or the other
         mask, is_causal = mask + future(query.shape[2], key.shape[2], like=mask), False
     if not (is_short or weights.has_listeners):
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=is_causal)
+        is_grouped = query.shape[1] != key.shape[1]
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=is_grouped
+        )
     # [batch, heads, queries, keys]
-    scores = torch.matmul(query, key.transpose(-1, -2)).mul_(1 / math.sqrt(query.shape[-1]))
+    scores = _by_group(query, key.transpose(-1, -2)).mul_(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if mask is not None:
         scores = scores + mask
     if is_causal:
         scores = scores + future(query.shape[2], key.shape[2], like=scores)
     shares: Tensor = weights(scores.softmax(-1))
-    return torch.matmul(shares, value)  # [batch, heads, queries, size]
+    return _by_group(shares, value)  # [batch, heads, queries, size]
+
+
+def _by_group(
+    left: Float[Tensor, "batch heads queries inner"], right: Float[Tensor, "batch key_heads inner columns"]
+) -> Float[Tensor, "batch heads queries columns"]:
+    """The product of each head on the left with its head on the right, those of a group as rows of one product."""
+    batch, heads, queries, inner = left.shape
+    if heads == right.shape[1]:
+        return torch.matmul(left, right)
+    grouped = left.reshape(batch, right.shape[1], -1, inner)
+    return torch.matmul(grouped, right).view(batch, heads, queries, -1)
 
 
 class ShawKeys(nn.Module):
@@ -123,20 +142,105 @@ class ShawKeys(nn.Module):
         return by_distance.gather(-1, column.expand(*query.shape[:2], -1, -1))
 
 
-class SelfAttention(nn.Module):
-    """Queries, keys and values from the same sequence, by one fused matrix."""
+HeadNorm = Literal["before", "after"]
+"""An RMS norm of each query and each key, before they are turned by their position or after."""
 
-    def __init__(self, width: int, heads: int, *, has_output: bool = True, relative: ShawKeys | None = None) -> None:
+
+class SelfAttention(nn.Module):
+    """Queries, keys and values from the same sequence, by one fused matrix.
+
+    `head_size` is width / heads by default, and `key_heads` the number of heads of keys and values, `heads` by default.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        has_output: bool = True,
+        relative: ShawKeys | None = None,
+        head_size: int | None = None,
+        key_heads: int | None = None,
+        has_bias: bool = True,
+        has_output_bias: bool = True,
+        scale: float | None = None,
+        rotary: Rotary | None = None,
+        head_norm: HeadNorm | None = None,
+        epsilon: float = 1e-6,
+    ) -> None:
         super().__init__()
-        check_heads(width, heads)
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width) if has_output else nn.Identity()
-        self.relative = relative
+        self.heads, self.key_heads = heads, key_heads or heads
+        self.head_size = head_size or _share(width, heads)
+        check_groups(heads, self.key_heads)
+        queries, keys = self.heads * self.head_size, self.key_heads * self.head_size
+        self.qkv = nn.Linear(width, queries + 2 * keys, bias=has_bias)
+        self.output = nn.Linear(queries, width, bias=has_output_bias) if has_output else nn.Identity()
+        self.query_norm = None if head_norm is None else RMSNorm(self.head_size, epsilon)
+        self.key_norm = None if head_norm is None else RMSNorm(self.head_size, epsilon)
+        self.head_norm = head_norm
+        self.relative, self.rotary, self.scale = relative, rotary, scale
         self.weights = Probe()
-        xavier_uniform(self.qkv.weight, gain=INITIAL_GAIN, parts=3)
-        nn.init.zeros_(self.qkv.bias)
+        if queries == keys:
+            xavier_uniform(self.qkv.weight, gain=INITIAL_GAIN, parts=3)
+        else:
+            for part in self.qkv.weight.detach().split([queries, keys, keys]):
+                xavier_uniform(part, gain=INITIAL_GAIN)
+        if has_bias:
+            nn.init.zeros_(self.qkv.bias)
         reset_output(self.output)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is that of the paper: equal shares of the width, biases, scores by 1/√size, no positions."""
+        return (
+            self.qkv.out_features == 3 * self.qkv.in_features
+            and self.key_heads == self.heads
+            and self.qkv.bias is not None
+            and not (isinstance(self.output, nn.Linear) and self.output.bias is None)
+            and self.relative is None
+            and self.rotary is None
+            and self.head_norm is None
+            and self.scale is None
+        )
+
+    def split(
+        self, x: Float[Tensor, "tokens width"], packing: Packing
+    ) -> tuple[
+        Float[Tensor, "batch heads longest size"],
+        Float[Tensor, "batch key_heads longest size"],
+        Float[Tensor, "batch key_heads longest size"],
+    ]:
+        """Queries, keys and values, before positions."""
+        joined = self.qkv(x)
+        if self.heads == self.key_heads:
+            query, key, value = split_heads(joined, packing, parts=3, heads=self.heads).unbind(0)
+        else:
+            counts = [self.heads, self.key_heads, self.key_heads]
+            split = split_heads(joined, packing, parts=1, heads=sum(counts))[0]  # [batch, all heads, longest, size]
+            query, key, value = split.split(counts, dim=1)
+        return query, key, value
+
+    def place(
+        self,
+        query: Float[Tensor, "batch heads places size"],
+        key: Float[Tensor, "batch key_heads places size"],
+        *,
+        first: int = 0,
+        is_one: bool = False,
+    ) -> tuple[Float[Tensor, "batch heads places size"], Float[Tensor, "batch key_heads places size"]]:
+        """Queries and keys at positions `first`, `first + 1`, … (all at `first` with `is_one`), with their norms."""
+        if self.head_norm == "before":
+            query, key = self._normed(query, key)
+        if self.rotary is not None:
+            query, key = (self.rotary(each, first=first, is_one=is_one) for each in (query, key))
+        if self.head_norm == "after":
+            query, key = self._normed(query, key)
+        return query, key
+
+    def _normed(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.query_norm is not None
+        assert self.key_norm is not None
+        return self.query_norm(query), self.key_norm(key)
 
     def forward(
         self,
@@ -146,12 +250,12 @@ class SelfAttention(nn.Module):
         mask: Float[Tensor, "#batch #heads #queries keys"] | None,
         is_causal: bool,
     ) -> Float[Tensor, "tokens width"]:
-        # [batch, heads, longest, size] each
-        query, key, value = split_heads(self.qkv(x), packing, parts=3, heads=self.heads).unbind(0)
+        query, key, value = self.split(x, packing)  # [batch, heads, longest, size] each
+        query, key = self.place(query, key)
         if self.relative is not None:
             bias = self.relative(query, first=0, keys=packing.longest)
             mask = bias if mask is None else bias + mask
-        mixed = attend(query, key, value, mask=mask, is_causal=is_causal, weights=self.weights)
+        mixed = attend(query, key, value, mask=mask, is_causal=is_causal, weights=self.weights, scale=self.scale)
         attended: Tensor = self.output(join_heads(mixed, packing))
         return attended
 
@@ -166,8 +270,8 @@ class SelfAttention(nn.Module):
         mask: Float[Tensor, "#sentences #heads #queries keys"] | None,
     ) -> Float[Tensor, "rows width"]:
         """One more position: writes its keys and values into the cache, then every row attends to its own history."""
-        # [sentences, heads, queries, size] each
-        query, key, value = split_heads(self.qkv(x), queries, parts=3, heads=self.heads).unbind(0)
+        query, key, value = self.split(x, queries)  # [sentences, heads, queries, size] each
+        query, key = self.place(query, key, first=position, is_one=True)
         keys, values = cache.write(layer, position, key=key, value=value)  # [sentences, heads, keys, size]
         if self.relative is not None:
             # The queries of a sentence are all at the same position, so each is one row of a larger batch.
@@ -176,27 +280,43 @@ class SelfAttention(nn.Module):
             bias = self.relative(rows, first=position, keys=position + 1).view(sentences, count, heads, position + 1)
             bias = bias.transpose(1, 2).repeat_interleave(cache.slots, dim=3)  # [sentences, heads, queries, keys]
             mask = bias if mask is None else bias + mask
-        mixed = attend(query, keys, values, mask=mask, is_causal=False, weights=self.weights)
+        mixed = attend(query, keys, values, mask=mask, is_causal=False, weights=self.weights, scale=self.scale)
         attended: Tensor = self.output(join_heads(mixed, queries))
         return attended
 
 
 class CrossAttention(nn.Module):
-    """Queries from one sequence, keys and values from another, the memory."""
+    """Queries from one sequence, keys and values from another, the memory. `has_bias` is for all of its matrices."""
 
-    def __init__(self, width: int, heads: int, *, has_output: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        has_output: bool = True,
+        head_size: int | None = None,
+        has_bias: bool = True,
+        scale: float | None = None,
+    ) -> None:
         super().__init__()
-        check_heads(width, heads)
-        self.heads = heads
-        self.query = nn.Linear(width, width)
-        self.memory = nn.Linear(width, 2 * width)
-        self.output = nn.Linear(width, width) if has_output else nn.Identity()
+        self.heads, self.scale = heads, scale
+        inner = heads * (head_size or _share(width, heads))
+        self.query = nn.Linear(width, inner, bias=has_bias)
+        self.memory = nn.Linear(width, 2 * inner, bias=has_bias)
+        self.output = nn.Linear(inner, width, bias=has_bias) if has_output else nn.Identity()
         self.weights = Probe()
         xavier_uniform(self.query.weight, gain=INITIAL_GAIN)
         xavier_uniform(self.memory.weight, gain=INITIAL_GAIN, parts=2)
-        nn.init.zeros_(self.query.bias)
-        nn.init.zeros_(self.memory.bias)
+        if has_bias:
+            nn.init.zeros_(self.query.bias)
+            nn.init.zeros_(self.memory.bias)
         reset_output(self.output)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is that of the paper: equal shares of the width, biases, scores by 1/√size."""
+        is_square = self.query.out_features == self.query.in_features
+        return is_square and self.query.bias is not None and self.scale is None
 
     def key_values(self, memory: Float[Tensor, "tokens width"], packing: Packing) -> KeyValues:
         """Keys and values of a memory, computed once for all queries."""
@@ -212,7 +332,9 @@ class CrossAttention(nn.Module):
         mask: Float[Tensor, "#batch #heads #queries keys"] | None,
     ) -> Float[Tensor, "tokens width"]:
         query = split_heads(self.query(x), packing, parts=1, heads=self.heads)[0]  # [batch, heads, queries, size]
-        mixed = attend(query, memory.keys, memory.values, mask=mask, is_causal=False, weights=self.weights)
+        mixed = attend(
+            query, memory.keys, memory.values, mask=mask, is_causal=False, weights=self.weights, scale=self.scale
+        )
         attended: Tensor = self.output(join_heads(mixed, packing))
         return attended
 
@@ -224,8 +346,19 @@ def check_heads(width: int, heads: int) -> None:
         raise ConfigError(f"width {width} cannot be shared by {heads} heads; numbers of heads that fit: {fits}")
 
 
+def check_groups(heads: int, key_heads: int) -> None:
+    """Each head of keys and values serves equally many heads of queries."""
+    if key_heads < 1 or heads % key_heads:
+        fits = [number for number in range(1, heads + 1) if heads % number == 0]
+        raise ConfigError(f"{heads} heads cannot share {key_heads} heads of keys; numbers that fit: {fits}")
+
+
+def _share(width: int, heads: int) -> int:
+    check_heads(width, heads)
+    return width // heads
+
+
 def reset_output(output: nn.Module) -> None:
     """First weights of an output projection, where there is one."""
     if isinstance(output, nn.Linear):
-        xavier_uniform(output.weight)
-        nn.init.zeros_(output.bias)
+        reset_linear(output)

@@ -113,6 +113,7 @@ class CompiledStep:
             bypass.norm
             for layer in layers
             for bypass in (layer.around_self, layer.around_cross, layer.around_feed_forward)
+            if isinstance(bypass.norm, nn.LayerNorm)
         ]
         if isinstance(last, nn.LayerNorm):
             norms.append(last)

@@ -86,7 +86,7 @@ class DecoderPlan:
         bypasses = [
             each for layer in layers for each in (layer.around_self, layer.around_cross, layer.around_feed_forward)
         ]
-        norms = [FusedNorm.of(bypass.norm) for bypass in bypasses]
+        norms = [FusedNorm.of(bypass.norm) for bypass in bypasses if isinstance(bypass.norm, nn.LayerNorm)]
         if isinstance(last, nn.LayerNorm):
             norms.append(FusedNorm.of(last))
         sublayers = [each for number, layer in enumerate(layers) for each in _sublayers(layer, number, packed)]
@@ -122,8 +122,9 @@ def can_be_planned(layers: Sequence[DecoderModules], last: nn.Module) -> bool:
         weight.dtype == torch.float32
         and weight.device.type == "cpu"
         and is_before == isinstance(last, nn.LayerNorm)
-        and all(layer.self.relative is None for layer in layers)
+        and all(each.is_plain for layer in layers for each in (layer.self, layer.cross))
         and all(isinstance(each.output, nn.Linear) for layer in layers for each in (layer.self, layer.cross))
+        and all(layer.feed_forward.is_plain and layer.around_self.kind == "layer" for layer in layers)
     )
 
 
