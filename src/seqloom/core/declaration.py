@@ -19,7 +19,7 @@ StepperOption = Literal["heads", "shortlist"]
 """Optional keyword arguments of a translation model's `stepper`, which its `stepper_options` name: which head counts as
 attention, and the symbols that each sentence may use."""
 
-Pieces = Literal["word", "char", "bpe", "unigram"]
+Pieces = Literal["word", "char", "bpe", "unigram", "published"]
 """What text is split into."""
 
 WordPairs = Literal["single words", "words and phones", "words and tags"]

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from seqloom.core.symbols import RESERVED
+from seqloom.core.symbols import END, RESERVED
 
 NONE = -1
 """The foreign id of a symbol that only we have."""
@@ -40,11 +40,13 @@ class Renumbering:
     def of(roles: Roles, symbols: int) -> "Renumbering":
         """Reserved symbols first, the others after them in their own order.
 
-        A foreign symbol with two roles is the first of them: the other one is absent.
+        A foreign symbol with two roles has one of them, and the other one is absent: END if it ends texts, because that
+        is written, else the first.
         """
         first: list[int] = []
-        for number in roles.reserved():
-            first.append(NONE if number is None or number in first else number)
+        for role, number in enumerate(roles.reserved()):
+            is_taken = number in first or (number == roles.end and role != END)
+            first.append(NONE if number is None or is_taken else number)
         taken = set(first)
         return Renumbering((*first, *(number for number in range(symbols) if number not in taken)))
 

@@ -290,10 +290,10 @@ TEXT_LADDER = (
 )
 """From a story to newspapers."""
 
-LENGTHS: dict[Pieces, int] = {"char": 128, "word": 35, "bpe": 64, "unigram": 64}
+LENGTHS: dict[Pieces, int] = {"char": 128, "word": 35, "bpe": 64, "unigram": 64, "published": 64}
 """Tokens of a window, through which gradients flow back: a few sentences' worth of characters or pieces."""
 
-GENERATED: dict[Pieces, int] = {"char": 500, "word": 100, "bpe": 150, "unigram": 150}
+GENERATED: dict[Pieces, int] = {"char": 500, "word": 100, "bpe": 150, "unigram": 150, "published": 150}
 """Default maximum of generated tokens."""
 
 

@@ -42,9 +42,15 @@ class Normaliser:
     """Whether capital letters become small ones."""
     space_before_punctuation: bool = False
     """Whether `,`, `.`, `!` and `?` are set apart from the word before them, as the d2l book does."""
+    keeps_spaces: bool = False
+    """Whether the text stays as it is, spaces, line ends and control characters included: for published models, which
+    normalise it themselves."""
 
     def __call__(self, text: str) -> str:
         """The text in normal form."""
+        if self.keeps_spaces:
+            refuse_surrogates(text)
+            return text
         if not text.isascii():
             refuse_surrogates(text)
             for mark in NO_BREAKS:

@@ -6,8 +6,8 @@ takes those at the ends away.
 
 import codecs
 import unicodedata
-from collections.abc import Collection, Hashable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 from seqloom.core.symbols import END, UNKNOWN
@@ -42,7 +42,9 @@ def spelling_of(tokenizer: Tokenizer) -> Spelling:
     """How a tokeniser writes its symbols."""
     if tokenizer.kind == "word":
         return _SpacedWords(tokenizer.vocabulary, has_joiners=tokenizer.config.segmentation == "words")
-    return _Bytes(tokenizer.vocabulary)
+    if tokenizer.published is not None:
+        return _Bytes(tokenizer.published.table, show=str)
+    return _Bytes(byte_table(tokenizer.vocabulary), show=partial(show_spaces, has_start=False))
 
 
 class _SpacedWords:
@@ -76,8 +78,8 @@ class _SpacedWords:
 class _Bytes:
     """Pieces in UTF-8, one after the other. A place is the bytes of an incomplete character."""
 
-    def __init__(self, pieces: Sequence[str]) -> None:
-        self._bytes = byte_table(pieces)
+    def __init__(self, table: Sequence[bytes], *, show: Callable[[str], str]) -> None:
+        self._bytes, self._show = table, show
         self._alone = [self._read(each) for each in self._bytes]
         self._half = next((rest for _, rest in self._alone if rest), b"")
 
@@ -93,11 +95,10 @@ class _Bytes:
     def rest(self, place: bytes) -> str:
         return place.decode("utf-8", errors="replace")
 
-    @staticmethod
-    def _read(content: bytes) -> tuple[str, bytes]:
+    def _read(self, content: bytes) -> tuple[str, bytes]:
         # What can still become a character is left for the next symbol; what cannot becomes U+FFFD.
         text, read = codecs.utf_8_decode(content, "replace", False)
-        return show_spaces(text, has_start=False), content[read:]
+        return self._show(text), content[read:]
 
 
 # Phrases in a text that is written symbol by symbol: where a forbidden one would occur, where one may begin and end.

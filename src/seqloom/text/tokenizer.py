@@ -34,9 +34,10 @@ from seqloom.text.marks import (
     split_words,
 )
 from seqloom.text.normalise import Normaliser, UnicodeForm, collapse_spaces, is_blank
+from seqloom.text.published import Published
 from seqloom.text.vocabulary import Vocabulary
 
-# The four ways to cut a normalised text into pieces, each with its stored form.
+# The five ways to cut a normalised text into pieces, each with its stored form.
 
 Segmentation = Literal["words", "spaces"]
 
@@ -244,6 +245,20 @@ def _join_bytes(table: Sequence[bytes], ids: Sequence[int]) -> str:
     return b"".join([table[number] for number in ids]).decode("utf-8", errors="replace")
 
 
+class PublishedPieces:
+    """Pieces of a published model, cut as it cuts them; the text is not normalised before."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.published = content, Published(content)
+        self.pieces = self.published.pieces
+
+    def segment(self, texts: Sequence[str]) -> FlatIds:
+        return FlatIds(*self.published.encode(texts))
+
+    def join(self, ids: Sequence[int]) -> str:
+        return self.published.decode(ids)
+
+
 FORMAT = 1
 """The number of the stored form; a newer one is refused, not guessed at."""
 
@@ -254,8 +269,9 @@ DESCRIPTION = "text.json"
 class TextConfig(Config):
     """How text is normalised and cut into pieces."""
 
-    kind: Literal["word", "char", "bpe", "unigram"] = "bpe"
-    """What pieces are: whole words, single characters, byte-pair subwords, or subwords of the unigram model."""
+    kind: Literal["word", "char", "bpe", "unigram", "published"] = "bpe"
+    """What pieces are: whole words, single characters, byte-pair subwords, or subwords of the unigram model. Imported
+    models have kind published, which is not learned: their text is cut as they were trained."""
     size: int = Field(default=8000, gt=len(RESERVED), le=10_000_000)
     """The most pieces there may be, the four reserved ones included. A small text gives fewer."""
     shared: bool = True
@@ -286,6 +302,10 @@ class TextConfig(Config):
                 f"size {self.size} has no room for characters beside {len(RESERVED)} reserved and {len(BYTE_PIECES)} "
                 "byte pieces; make it 400 or more, or set byte_fallback: false"
             )
+        if self.kind == "published" and (self.unicode_form, self.lowercase, self.space_before_punctuation) != (
+            ("none", False, False)
+        ):
+            raise ValueError("kind published normalises text as the imported model does: set unicode_form none only")
         if self.unknown_word is not None:
             if self.kind != "word" or self.segmentation != "spaces":
                 raise ValueError(
@@ -299,6 +319,8 @@ class TextConfig(Config):
     @property
     def normaliser(self) -> Normaliser:
         """The rule that lines pass before they are cut."""
+        if self.kind == "published":
+            return Normaliser("none", keeps_spaces=True)
         return Normaliser(self.unicode_form, self.lowercase, self.space_before_punctuation)
 
 
@@ -354,7 +376,7 @@ class Tokenizer:
 
     @property
     def kind(self) -> str:
-        """`word`, `char`, `bpe` or `unigram`."""
+        """`word`, `char`, `bpe`, `unigram` or `published`."""
         return self.config.kind
 
     @property
@@ -402,6 +424,11 @@ class Tokenizer:
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {piece: number for number, piece in enumerate(self.vocabulary)}
+
+    @property
+    def published(self) -> Published | None:
+        """The tokeniser of a published model, for kind published."""
+        return self._kind.published if isinstance(self._kind, PublishedPieces) else None
 
     def _require_known(self, ids: Sequence[int]) -> None:
         if ids and not (min(ids) >= 0 and max(ids) < self.size):
@@ -482,11 +509,13 @@ class Tokenizers:
     @property
     def is_shared(self) -> bool:
         """Whether an id means the same on both sides, so that embeddings may be shared."""
-        return self.source == self.target
+        # Published models may cut each language in its own way, and have one vocabulary for both.
+        is_published = self.source.kind == self.target.kind == "published"
+        return self.source == self.target or (is_published and self.source.vocabulary == self.target.vocabulary)
 
     def save(self, folder: Path) -> None:
         """Write into `shared/`, or into `source/` and `target/`."""
-        if self.is_shared:
+        if self.source == self.target:
             self.source.save(folder / "shared")
         else:
             self.source.save(folder / "source")
@@ -508,7 +537,8 @@ def _restored(config: TextConfig, content: bytes) -> Tokenizer:
 
 
 def _file_of(config: TextConfig) -> str:
-    return {"bpe": "bpe.json", "unigram": "unigram.model"}.get(config.kind, "vocabulary.txt")
+    names = {"bpe": "bpe.json", "unigram": "unigram.model", "published": "published.model"}
+    return names.get(config.kind, "vocabulary.txt")
 
 
 def _kind_from(config: TextConfig, content: bytes) -> Kind:
@@ -516,6 +546,8 @@ def _kind_from(config: TextConfig, content: bytes) -> Kind:
         return byte_pairs(content)
     if config.kind == "unigram":
         return unigram(content)
+    if config.kind == "published":
+        return PublishedPieces(content)
     vocabulary = Vocabulary.from_text(content.decode("utf-8"))
     if config.kind == "char":
         return Characters(vocabulary)
@@ -540,6 +572,9 @@ def unfamiliar_share(tokenizer: Tokenizer, line: str) -> float:
     if tokenizer.kind == "word":
         ids = tokenizer.encode(line)
         return ids.count(UNKNOWN) / max(1, len(ids))
+    if tokenizer.kind == "published":
+        characters = "".join(line.split())
+        return sum(_is_unknown(tokenizer, character) for character in characters) / max(1, len(characters))
     known = _characters(tokenizer)
     visible = tokenizer.normaliser(line).replace(" ", "")
     return sum(character not in known for character in visible) / max(1, len(visible))
@@ -549,6 +584,12 @@ def are_unknown(tokenizer: Tokenizer, lines: Sequence[str]) -> bool:
     """Whether all that can be seen in some lines is unknown; lines in which nothing can be seen do not count."""
     seen = [line for line in lines if not is_blank(line)]
     return bool(seen) and all(unfamiliar_share(tokenizer, line) == 1 for line in seen)
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_unknown(tokenizer: Tokenizer, character: str) -> bool:
+    """Whether a published tokeniser has no piece for a character."""
+    return UNKNOWN in tokenizer.encode(character)
 
 
 @lru_cache(maxsize=8)

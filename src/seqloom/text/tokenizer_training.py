@@ -16,7 +16,7 @@ import sentencepiece
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import models, pre_tokenizers, trainers
 
-from seqloom.core.errors import DataError
+from seqloom.core.errors import ConfigError, DataError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.text.marks import BYTE_PIECES, SPACE, UNSPACED, mark_spaces, split_chunks
@@ -65,6 +65,8 @@ _han = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U000200
 
 def train_tokenizer(lines: Iterable[str], config: TextConfig, *, listener: Listener = ignore) -> Tokenizer:
     """Learn a tokeniser from lines. Notices report characters without a piece, and fewer pieces than requested."""
+    if config.kind == "published":
+        raise ConfigError("text.kind=published is for imported models and cannot be learned; use bpe or unigram")
     learn = _learn_vocabulary if config.kind in {"word", "char"} else _learn_subwords
     tokenizer = Tokenizer(config, learn(_normalised(lines, config), config, listener))
     if tokenizer.size < config.size and config.size != {"word": ALL_WORDS, "char": ALL_CHARACTERS}.get(config.kind):

@@ -92,6 +92,8 @@ def piece_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
     """The places of the pieces into which a normalised text is cut, spaces before them included."""
     if tokenizer.kind == "word":
         return _spans(text, split_words(text) if tokenizer.config.segmentation == "words" else text.split())
+    if tokenizer.published is not None:
+        return [(piece.begin, piece.end) for piece in tokenizer.published.spans(text)]
     marked = mark_spaces(text, has_start=tokenizer.kind != "char")
     shift = len(marked) - len(text)
     spans: list[Span] = []
