@@ -10,7 +10,7 @@ from torch import Tensor
 
 from laws.stepping import check_stepper_laws
 from seqloom.core.config import resolve
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.models.transformer import Transformer, TransformerConfig
@@ -88,6 +88,62 @@ def test_stepping_laws(positions: str, norm: str, attention: bool) -> None:
 def test_stepping_laws_without_output_projection_and_with_gelu() -> None:
     settings = {"output_projection": False, "activation": "gelu", "final_norm": False}
     check_laws(model_of(**settings, encoder_layers=1, decoder_layers=1), attention=True)
+
+
+FRAMES = [
+    {"source_before": (7,), "target_before": (END, 6), "source_after": (4, 5)},
+    {"source_after": (9,), "target_before": (PAD,)},
+]
+
+
+@pytest.mark.parametrize(("frame", "attention"), [(FRAMES[0], False), (FRAMES[0], True), (FRAMES[1], True)])
+def test_stepping_laws_with_symbols_around_the_texts(frame: dict[str, object], attention: bool) -> None:
+    model = model_of(
+        frame=frame,
+        absent=(BEGIN,),
+        output_bias=True,
+        embedding_norm=True,
+        positions="learned",
+        first_position=2,
+        longest=20,
+        is_bounded=True,
+        scale_embeddings=False,
+        activation="silu",
+        encoder_layers=1,
+        decoder_layers=1,
+    )
+    check_laws(model, attention=attention)
+
+
+def test_a_frame_is_what_a_caller_would_have_passed() -> None:
+    """Features and attention are those of a model without a frame that is given all symbols."""
+    settings = {"positions": "sinusoidal", "sinusoids": "halves", "activation": "gelu_tanh"}
+    plain, framed = model_of(**settings), model_of(**settings, frame=FRAMES[0])
+    framed.load_state_dict(plain.state_dict())
+    source, previous, lengths = batch_of()
+    rows = [[7, *ids[:length], 4, 5] for ids, length in zip(source.ids.tolist(), source.lengths.tolist(), strict=True)]
+    all_ids = torch.tensor([row + [PAD] * (9 - len(row)) for row in rows])
+    read = torch.cat([torch.full((3, 1), END), previous.masked_fill(previous == BEGIN, 6)], 1)
+    whole = (Source(all_ids, source.lengths + 3), read, lengths + 1)
+    expected = torch.cat([each[1:] for each in plain(*whole).split((lengths + 1).tolist())])
+    torch.testing.assert_close(framed(source, previous, lengths), expected, rtol=0, atol=1e-12)
+    attention = framed.teacher_forced_attention(source, previous, lengths)
+    outside = plain.teacher_forced_attention(*whole)[:, 1:, 1:7]
+    for row, length in enumerate(source.lengths.tolist()):
+        given = slice(0, int(lengths[row]))
+        torch.testing.assert_close(attention[row, given, :length], outside[row, given, :length], rtol=0, atol=1e-12)
+        assert not attention[row, :, length:].any()
+
+
+def test_a_text_longer_than_a_bounded_table_is_an_error() -> None:
+    model = model_of(positions="learned", longest=4, is_bounded=True)
+    source, previous, lengths = batch_of()
+    with pytest.raises(ModelError, match="a text of 6 tokens does not fit this model, whose table ends at 4"):
+        model(source, previous, lengths)
+    short = Source(source.ids[:, :3], source.lengths.clamp(max=3))
+    for dtype in (torch.float32, torch.float64):
+        with torch.inference_mode(), pytest.raises(ModelError, match="a text of 5 tokens"):
+            beam_search(model.to(dtype).stepper(), short, SearchConfig(beam=2, length_factor=0, length_constant=9))
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "bias"])

@@ -201,6 +201,36 @@ def test_an_output_in_eight_bits_matters_only_without_a_shortlist() -> None:
         assert (found is not None) == is_one_call
 
 
+@pytest.mark.parametrize("is_rounded", [False, True])
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+def test_a_published_decoder_is_one_call_too(
+    activation: str, is_rounded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its activations, a norm of the embeddings, a bias, absent symbols, and symbols before the first one."""
+    translator = model(
+        is_rounded=is_rounded,
+        activation=activation,
+        embedding_norm=True,
+        output_bias=True,
+        absent=(BEGIN, 5),
+        frame={"source_before": (8,), "target_before": (END, 9)},
+    )
+    settings = SearchConfig(beam=3, length_factor=0, length_constant=12)
+    stepper = translator.stepper()
+    with torch.inference_mode():
+        state = stepper.start(source((4,)))
+        assert stepper.step_beams(state, torch.tensor([BEGIN]), totals=np.zeros(1), beam=3, steps=2) is not None
+    fast = decode(stepper, source(), settings)
+    lists_of_all = torch.arange(SYMBOLS).expand(len(LENGTHS), -1)
+    listed = decode(translator.stepper(shortlist=lambda _: lists_of_all), source(), settings)
+    use_loops(monkeypatch, fewest=1_000)
+    plain = decode(translator.stepper(), source(), settings)
+    assert_same(fast, plain, within=1e-4)
+    if not is_rounded:
+        assert_same(fast, listed, within=1e-4)
+    assert not {BEGIN, 5} & {symbol for each in plain for found in each for symbol in found.symbols}
+
+
 def test_weights_that_are_not_numbers_are_an_error() -> None:
     broken = model()
     with torch.no_grad():

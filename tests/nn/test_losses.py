@@ -151,3 +151,18 @@ def test_a_second_derivative_is_an_error() -> None:
     (gradient,) = torch.autograd.grad(squared, features, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_absent_symbols_are_as_if_the_table_did_not_have_them(has_bias: bool, smoothing: float) -> None:
+    features, weight, bias, _ = inputs(has_bias=has_bias)
+    absent, present = (1, 4), torch.tensor([0, 2, 3, 5, 6])
+    targets = torch.randint(len(present), (TOKENS,))
+    wanted = [features, weight] if bias is None else [features, weight, bias]
+    ours = smoothed_cross_entropy(features, weight, bias, present[targets], smoothing=smoothing, absent=absent)
+    kept = None if bias is None else bias[present]
+    plain = plain_twin(features, weight[present], kept, targets, smoothing=smoothing)
+    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
+    left, right = (torch.autograd.grad(each, wanted) for each in (ours, plain))
+    torch.testing.assert_close(left, right, rtol=0, atol=1e-12)

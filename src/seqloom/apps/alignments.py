@@ -5,6 +5,7 @@ Target word j links to argmax_i W[j, i], the attention between words (`seqloom.r
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from seqloom.classical.alignment import Bitext, fit_aligner
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
-from seqloom.nn.probe import listen
+from seqloom.models.protocols import AttendsByHeads
 from seqloom.runs.loading import LoadedModel
 from seqloom.runs.translator import WordAttention, word_attention
 from seqloom.text.formats.pharaoh import Link
@@ -120,12 +121,11 @@ def _head_links(loaded: LoadedModel, source: str, target: str) -> list[list[set[
     source_ids, target_ids = [*tokenizers.source.encode(source), END], tokenizers.target.encode(target)
     given = Source(torch.tensor([source_ids], device=device), torch.tensor([len(source_ids)], device=device))
     previous = torch.tensor([[BEGIN, *target_ids]], device=device)
-    with listen(loaded.model, "decoder.layers.*.cross.weights") as trace:
-        loaded.model(given, previous, torch.tensor([previous.shape[1]], device=device))
+    model, lengths = cast("AttendsByHeads", loaded.model), torch.tensor([previous.shape[1]], device=device)
     return [
         [
             set(word_attention(source, target_ids, head.double().cpu().numpy(), tokenizers).links())
-            for head in weights[0][0]  # [heads, target, source]
+            for head in weights[0]  # [heads, target, source]
         ]
-        for weights in trace.values()
+        for weights in model.cross_attention(given, previous, lengths)
     ]

@@ -1,5 +1,6 @@
 """What a model must offer to be trained and used, for each purpose."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -42,6 +43,16 @@ class AttendsInOnePass(Protocol):
         self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch target source"] | None:
         """How much each real target position attends to each source position; None without attention."""
+        ...
+
+
+class AttendsByHeads(Protocol):
+    """A translation model with several heads of attention in several layers of its decoder."""
+
+    def cross_attention(
+        self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
+    ) -> Sequence[Float[Tensor, "batch heads target source"]]:
+        """How much each target position attends to each source position, by each head of each layer."""
         ...
 
 

@@ -10,6 +10,7 @@ Every sublayer sits on a bypass with a layer norm before it (the default) or aft
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,7 @@ from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reaso
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import NEVER_STOPPED, BeamSteps, Source, State, Step
 from seqloom.core.symbols import BEGIN, END
+from seqloom.models.frames import FrameConfig
 from seqloom.nn.blocks import (
     AbsolutePositions,
     Activation,
@@ -35,6 +37,8 @@ from seqloom.nn.blocks import (
     RelativeBias,
     Residual,
     SinusoidalPositions,
+    SinusoidLayout,
+    check_bound,
 )
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import SHARED_TYINGS, Embedding, Symbols, Tying, tied_tables
@@ -51,9 +55,10 @@ from seqloom.nn.fast.compiled_step import CompiledStep, InputTables
 from seqloom.nn.fast.decoder_plan import DecoderPlan, StepBuffers
 from seqloom.nn.fast.selection import log_softmax_by_loops
 from seqloom.nn.fast.shortlist import Offered, Shortlister
+from seqloom.nn.framing import Framing
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads
-from seqloom.nn.outputs import Output, log_softmax_
+from seqloom.nn.outputs import Output, check_symbols, log_softmax_
 from seqloom.nn.packing import Packing, additive, future, length_mask, pack, packing_of, side_by_side
 from seqloom.nn.probe import listen
 
@@ -98,7 +103,7 @@ class TransformerConfig(ModelSettings):
     feed_forward: int = Field(1024, ge=1, le=1_000_000)
     """Inner size of the feed-forward blocks."""
     activation: Activation = "relu"
-    """Between the two feed-forward layers: relu (the paper) or gelu."""
+    """Between the two feed-forward layers: relu (the paper), gelu, gelu_tanh (an approximation of it) or silu."""
     dropout_rate: float = Field(0.1, ge=0, lt=1)
     """Share of numbers dropped from embeddings and from the output of each sublayer, in training."""
     inner_dropout_rate: float = Field(0.0, ge=0, lt=1)
@@ -110,14 +115,31 @@ class TransformerConfig(ModelSettings):
     positions: Literal["sinusoidal", "concatenated", "learned", "shaw", "bias", "none"] = "sinusoidal"
     """sinusoidal (added, the paper), concatenated (joined and projected), learned (a row per position), shaw
     (relative, on the keys), bias (relative, a number per head and distance) or none."""
+    sinusoids: SinusoidLayout = "alternating"
+    """Layout of sinusoidal positions: alternating (sine, cosine, …, the paper), halves (all sines, then all cosines) or
+    tensor2tensor (halves, with rates that end at 1/10000)."""
+    first_position: int = Field(0, ge=0, le=1_000)
+    """Number of the first position, from which sinusoids and the rows of learned positions are counted."""
     longest: int = Field(512, ge=1, le=1_000_000)
-    """Rows of the table for learned positions; later positions share the last one."""
+    """Rows of the table for learned positions, from the first position on; later positions share the last one."""
+    is_bounded: bool = False
+    """Whether a text longer than the table of learned positions is an error."""
+    scale_embeddings: bool = True
+    """Whether embeddings are multiplied by √width."""
+    embedding_norm: bool = False
+    """A norm of the embedded symbols, before the layers."""
     farthest: int = Field(16, ge=1, le=100_000)
     """Distance at which shaw positions are clipped."""
     tying: Tying = "all"
     """Tables that are one: all (source, target, output), inputs (source, target), output (target, output) or none."""
     output_projection: bool = True
     """Whether the joined heads are mixed by a matrix W_O."""
+    output_bias: bool = False
+    """Whether each symbol has a bias in the output."""
+    absent: tuple[int, ...] = ()
+    """Symbols that the model never writes: their probability is 0."""
+    frame: FrameConfig = FrameConfig()
+    """Symbols that the model reads around its texts."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "TransformerConfig":
@@ -169,7 +191,8 @@ class TransformerConfig(ModelSettings):
             ]
             encoder = self._stack(tables.source, encoder_layers, is_causal=False)
             decoder = self._stack(tables.target, decoder_layers, is_causal=True)
-            model = Transformer(encoder, decoder, Output(tables.output))
+            output = Output(tables.output, has_bias=self.output_bias, absent=self.absent)
+            model = Transformer(encoder, decoder, output, framing=self._framing(symbols))
         reseed(model, seed)
         return model
 
@@ -177,9 +200,13 @@ class TransformerConfig(ModelSettings):
         positions: AbsolutePositions = NoPositions()
         if self.positions in ("sinusoidal", "concatenated"):
             combine: Literal["add", "concat"] = "add" if self.positions == "sinusoidal" else "concat"
-            positions = SinusoidalPositions(self.width, combine=combine)
+            positions = SinusoidalPositions(
+                self.width, combine=combine, layout=self.sinusoids, first=self.first_position
+            )
         elif self.positions == "learned":
-            positions = LearnedPositions(self.width, positions=self.longest)
+            positions = LearnedPositions(
+                self.width, positions=self.longest, first=self.first_position, is_bounded=self.is_bounded
+            )
         has_norm = self.norm == "before" if self.final_norm is None else self.final_norm
         return TransformerStack(
             embedding,
@@ -188,7 +215,16 @@ class TransformerConfig(ModelSettings):
             bias=RelativeBias(self.heads, is_causal=is_causal) if self.positions == "bias" else None,
             norm=nn.LayerNorm(self.width) if has_norm else nn.Identity(),
             dropout_rate=self.dropout_rate,
+            scale=math.sqrt(self.width) if self.scale_embeddings else 1.0,
+            embedding_norm=nn.LayerNorm(self.width) if self.embedding_norm else None,
         )
+
+    def _framing(self, symbols: Symbols) -> Framing:
+        """Read when a model is built, so that one of several languages can be chosen until then."""
+        frame = self.frame.symbols()
+        check_symbols("model.frame", (*frame.source_before, *frame.source_after), symbols.source)
+        check_symbols("model.frame", frame.target_before, symbols.target)
+        return Framing(frame.source_before, frame.source_after, frame.target_before or (BEGIN,))
 
     def _self_attention(self) -> SelfAttention:
         relative = None
@@ -279,6 +315,8 @@ class TransformerStack(nn.Module, Generic[Layer]):
         bias: RelativeBias | None,
         norm: nn.Module,
         dropout_rate: float,
+        scale: float,
+        embedding_norm: nn.LayerNorm | None = None,
     ) -> None:
         super().__init__()
         self.embedding = embedding
@@ -287,13 +325,17 @@ class TransformerStack(nn.Module, Generic[Layer]):
         self.layers = cast("Sequence[Layer]", nn.ModuleList(layers))
         self.norm = norm
         self.dropout = Dropout(dropout_rate)
+        self.scale = scale
+        self.embedding_norm = embedding_norm
 
     def embed(
         self, ids: Int[Tensor, " tokens"], positions: Int[Tensor, " tokens"], *, longest: int
     ) -> Float[Tensor, "tokens width"]:
-        """dropout(√width · E[id] + position)"""
-        vectors = self.embedding(ids) * math.sqrt(self.embedding.weight.shape[1])
-        embedded: Tensor = self.dropout(self.positions(vectors, positions, longest=longest))
+        """dropout(norm(scale · E[id] + position)), where the scale is √width or 1, and there may be no norm"""
+        vectors = self.positions(self.embedding(ids) * self.scale, positions, longest=longest)
+        if self.embedding_norm is not None:
+            vectors = self.embedding_norm(vectors)
+        embedded: Tensor = self.dropout(vectors)
         return embedded
 
 
@@ -303,18 +345,25 @@ class Transformer(nn.Module):
     stepper_options: ClassVar[frozenset[StepperOption]] = frozenset({"heads", "shortlist"})
 
     def __init__(
-        self, encoder: "TransformerStack[EncoderLayer]", decoder: "TransformerStack[DecoderLayer]", output: Output
+        self,
+        encoder: "TransformerStack[EncoderLayer]",
+        decoder: "TransformerStack[DecoderLayer]",
+        output: Output,
+        *,
+        framing: Framing = Framing(),  # noqa: B008 - a value
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
         self.output = output
+        self.framing = framing
 
     def forward(
         self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "tokens width"]:
         """Features of the real target positions, sentence after sentence, from the symbols before each."""
         memory, memory_packing, memory_mask = self.encode(source)  # [source tokens, width]
+        previous, lengths = self.framing.target(previous, lengths)
         packing = packing_of(lengths, previous.shape[1])
         # [target tokens, width]
         x = self.decoder.embed(pack(previous, packing), packing.positions, longest=packing.longest)
@@ -324,11 +373,12 @@ class Transformer(nn.Module):
             bias = bias + future(packing.longest, packing.longest, like=bias)
         for layer in self.decoder.layers:
             x = layer(x, packing, bias=bias, memory=memory, memory_packing=memory_packing, memory_mask=memory_mask)
-        features: Tensor = self.decoder.norm(x)
+        features: Tensor = self.framing.own_features(self.decoder.norm(x), packing)
         return features
 
     def encode(self, source: Source) -> tuple[Tensor, Packing, Tensor]:
-        """The memory (packed), the places of its tokens, and the mask that hides its padding."""
+        """The memory (packed), the places of its tokens, and the mask that hides its padding, for the framed source."""
+        source = self.framing.source(source)
         packing = packing_of(source.lengths, source.ids.shape[1])
         # [tokens, width]
         x = self.encoder.embed(pack(source.ids, packing), packing.positions, longest=packing.longest)
@@ -355,9 +405,24 @@ class Transformer(nn.Module):
         """The attention of given targets to the source, the same that steps return; 0 or anything at padding."""
         layers = self.decoder.layers
         policy = HeadPolicy.of(heads, layers=len(layers), heads=layers[0].cross.heads)
-        with listen(layers[policy.layer].cross, "weights") as trace:
+        return policy.choose(self.cross_attention(source, previous, lengths, layers=[policy.layer])[0])
+
+    def cross_attention(
+        self,
+        source: Source,
+        previous: Int[Tensor, "batch target"],
+        lengths: Int[Tensor, " batch"],
+        *,
+        layers: Sequence[int] | None = None,
+    ) -> list[Float[Tensor, "batch heads target source"]]:
+        """The attention of given targets to the source by each head of some layers, or of all."""
+        chosen = range(len(self.decoder.layers)) if layers is None else layers
+        with ExitStack() as stack:
+            traces = [stack.enter_context(listen(self.decoder.layers[at].cross, "weights")) for at in chosen]
             self(source, previous, lengths)
-        return policy.choose(trace["weights"][0])  # of [batch, heads, target, source]
+        longest = source.ids.shape[1]
+        weights = [trace["weights"][0][:, :, self.framing.hidden_steps :] for trace in traces]
+        return [self.framing.own_attention(each, source.lengths, longest=longest) for each in weights]
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
         """The layers that ranks may gather one by one, and the method by which a loss enters them."""
@@ -487,33 +552,32 @@ class TransformerStepper:
         layers = tuple(layer.cross.key_values(memory, packing) for layer in decoder.layers)
         _, heads, _, size = layers[0].keys.shape
         rows = torch.arange(sentences, device=source.ids.device)
-        return TransformerState(
-            memory=EncoderMemory(layers, mask, source.lengths.clamp(min=1)),
+        state = TransformerState(
+            memory=EncoderMemory(layers, mask, (source.lengths + self.model.framing.around).clamp(min=1)),
             cache=BeamCache.empty(len(decoder.layers), sentences, heads=heads, size=size, like=memory),
             lineage=Lineage(rows, side_by_side(rows, sentences), rows.new_empty(sentences, 0)),
             offered=None if self.shortlist is None else Offered.of(self.model.output, self.shortlist(source)),
         )
+        for symbol in self.model.framing.begin[:-1]:
+            state = state.begin_step(decoder.bias)
+            self._features(rows.new_full((sentences,), symbol), state)
+        return state
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         assert isinstance(state, TransformerState)
-        decoder, position = self.model.decoder, state.position
-        state = state.begin_step(decoder.bias)
+        last = self.model.framing.last_symbols(last, position=state.position)
+        state = state.begin_step(self.model.decoder.bias)
         offered, owners = state.offered, state.lineage.owners
         symbols = None if offered is None else offered.symbols[owners]
         step, inputs = self._compiled_for(len(last), offered), self._inputs(state.cache.room)
+        check_bound(state.position, self.model.decoder.positions.bound)
         if step is not None and inputs is not None:
             log_probs = step.log_probs(inputs, last, state.cache, state.lineage, state.memory, offered)
             return Step(log_probs, state, symbols=symbols)
-        x = decoder.embed(last, torch.full_like(last, position), longest=position + 1)  # [rows, width]
-        is_planned = self.plan is not None and uses_loops(x) and not self.plan.has_listeners
-        attention = None
-        if self.plan is not None and is_planned:
-            features = self.plan(x, state.attention, state.buffers)
-        else:
-            features, attention = self._by_layers(x, state)
+        features, attention = self._features(last, state)
         if offered is None:
             scores = self.model.output(features)  # [rows, symbols]
-            log_probs = log_softmax_by_loops(scores) if is_planned else log_softmax_(scores)
+            log_probs = log_softmax_by_loops(scores) if self._is_planned(features) else log_softmax_(scores)
         else:
             log_probs = offered.log_probs(features, owners=owners, slots=state.lineage.queries.positions)
         return Step(log_probs, state, attention=attention, symbols=symbols)
@@ -531,13 +595,16 @@ class TransformerStepper:
         """Steps of a beam search in one call, for layers, positions and numbers of rows where that is possible."""
         assert isinstance(state, TransformerState)
         memory, offered, position = state.memory, state.offered, state.position
+        check_bound(position + 1, self.model.decoder.positions.bound)
         step = self._compiled_for(max(len(last), beam * len(memory.mask)), offered)
         if step is None or beam > MAX_COMPILED_BEAM:
             return None
         cache = state.cache.at(position, slots=max(beam, state.lineage.queries.longest))
-        inputs, steps = self._inputs(cache.room), min(steps, cache.room - position)
+        inputs = self._inputs(cache.room)
         if inputs is None:
             return None
+        steps = min(steps, min(cache.room, inputs.count) - position)
+        last = self.model.framing.last_symbols(last, position=position)
         run = step.beams(
             inputs,
             last,
@@ -568,17 +635,34 @@ class TransformerStepper:
         return None if has_int8 or torch.get_num_threads() > 1 else step
 
     def _inputs(self, positions: int) -> InputTables | None:
-        """The embeddings and the codes of so many positions; None where these are not just added."""
+        """The embeddings and the codes of so many positions; None where these are not just added.
+
+        There are fewer if the model has no more.
+        """
         known, decoder = self._tables, self.model.decoder
+        norm, bound = decoder.embedding_norm, decoder.positions.bound
+        positions = positions if bound is None else min(positions, bound)
         if known is not None and known.count >= positions:
             return known
         if isinstance(decoder.positions, SinusoidalPositions) and decoder.positions.combine != "add":
             return None
         weight = decoder.embedding.weight.detach()  # [symbols, width]
-        width = weight.shape[1]
-        codes = decoder.positions(weight.new_zeros(positions, width), torch.arange(positions), longest=positions)
-        self._tables = InputTables.of(weight, factor=math.sqrt(width), positions=codes)
+        zeros = weight.new_zeros(positions, weight.shape[1])
+        codes = decoder.positions(zeros, torch.arange(positions), longest=positions)
+        self._tables = InputTables.of(weight, factor=decoder.scale, positions=codes, norm=norm)
         return self._tables
+
+    def _features(self, last: Int[Tensor, " rows"], state: TransformerState) -> tuple[Tensor, Tensor | None]:
+        """What the output reads after the last symbols, and the attention of the rows if it is requested."""
+        position = state.position - 1
+        # [rows, width]
+        x = self.model.decoder.embed(last, torch.full_like(last, position), longest=position + 1)
+        if self.plan is not None and self._is_planned(x):
+            return self.plan(x, state.attention, state.buffers), None
+        return self._by_layers(x, state)
+
+    def _is_planned(self, x: Float[Tensor, "rows width"]) -> bool:
+        return self.plan is not None and uses_loops(x) and not self.plan.has_listeners
 
     def _by_layers(self, x: Float[Tensor, "rows width"], state: TransformerState) -> tuple[Tensor, Tensor | None]:
         """What the output reads, and the attention of the rows if it is requested."""
@@ -588,8 +672,10 @@ class TransformerStepper:
                 with listen(layer.cross, "weights") as trace:
                     x = layer.step(x, state, number)
                 # [sentences, heads, slots, source] to [rows, source]
-                lineage = state.lineage
-                attention = self.policy.choose(trace["weights"][0])[lineage.owners, lineage.queries.positions]
+                framing, memory, lineage = self.model.framing, state.memory, state.lineage
+                chosen = self.policy.choose(trace["weights"][0])[lineage.owners, lineage.queries.positions]
+                lengths = memory.lengths[lineage.owners] - framing.around
+                attention = framing.own_attention(chosen, lengths, longest=chosen.shape[1] - framing.around)
             else:
                 x = layer.step(x, state, number)
         return self.model.decoder.norm(x), attention

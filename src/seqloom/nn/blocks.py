@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.core.errors import check_known
+from seqloom.core.errors import ModelError, check_known
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.init import reset_linear
 
@@ -67,8 +67,8 @@ class FeedForward(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is that of the paper or has its gelu: biases, no gate."""
-        return self.gate is None and self.inner.bias is not None and self.activation in ("relu", "gelu")
+        """Whether it is that of the paper, with any activation: biases, no gate."""
+        return self.gate is None and self.inner.bias is not None
 
     def forward(self, x: Float[Tensor, "tokens width"]) -> Float[Tensor, "tokens width"]:
         if self.gate is None:
@@ -131,25 +131,47 @@ class Residual(nn.Module):
 # Position codes, absolute and relative: without them attention sees a set, not a sequence.
 
 Combination = Literal["add", "concat"]
+SinusoidLayout = Literal["alternating", "halves", "tensor2tensor"]
 
 
-def sinusoids(positions: int, width: int) -> Float[Tensor, "positions width"]:
-    """The position code of Vaswani et al. (2017), for odd widths too.
+def sinusoids(
+    positions: int, width: int, *, layout: SinusoidLayout = "alternating", first: int = 0
+) -> Float[Tensor, "positions width"]:
+    """The position code of Vaswani et al. (2017), for odd widths too. Positions are counted from `first` on.
 
-    code[t, 2i]     = sin(t / 10000^(2i / width))
+    code[t, 2i]     = sin(t / 10000^(2i / width))              alternating: the paper
     code[t, 2i + 1] = cos(t / 10000^(2i / width))
+    code[t]         = [code[t, 0::2]; code[t, 1::2]]           halves: all sines, then all cosines
+    code[t, i]      = sin(t / 10000^(i / (width/2 − 1)))       tensor2tensor: halves whose slowest rate is 1/10000
     """
+    if layout == "tensor2tensor":
+        half = width // 2
+        # In single precision, as in the programs that trained such models: far positions differ otherwise.
+        rates = torch.exp(torch.arange(half).float() * -(math.log(10000.0) / max(half - 1, 1)))
+        angles = torch.arange(first, first + positions).float()[:, None] * rates  # [positions, width / 2]
+        code = torch.cat([angles.sin(), angles.cos(), angles.new_zeros(positions, width % 2)], 1)
+        return code.to(torch.get_default_dtype())
     even = torch.arange(0, width, 2, dtype=torch.float64)
     # [positions, ⌈width / 2⌉]
-    angles = torch.arange(positions, dtype=torch.float64)[:, None] * torch.exp(even * (-math.log(10000.0) / width))
+    angles = torch.arange(first, first + positions, dtype=torch.float64)[:, None] * torch.exp(
+        even * (-math.log(10000.0) / width)
+    )
     code = torch.empty(positions, width, dtype=torch.float64)
-    code[:, 0::2] = angles.sin()
-    code[:, 1::2] = angles[:, : width // 2].cos()
+    sines, cosines = (slice(0, None, 2), slice(1, None, 2))
+    if layout == "halves":
+        sines, cosines = slice(0, len(even)), slice(len(even), None)
+    code[:, sines] = angles.sin()
+    code[:, cosines] = angles[:, : width // 2].cos()
     return code.to(torch.get_default_dtype())
 
 
 class AbsolutePositions(Protocol):
     """Adds its position to each vector."""
+
+    @property
+    def bound(self) -> int | None:
+        """How many positions there are; None if they do not end."""
+        ...
 
     def __call__(
         self, vectors: Float[Tensor, "tokens width"], positions: Int[Tensor, " tokens"], *, longest: int
@@ -168,13 +190,29 @@ class SinusoidalPositions(nn.Module):
     """
 
     table: Tensor
+    bound = None
 
-    def __init__(self, width: int, *, combine: Combination = "add", prepared: int = 256) -> None:
+    def __init__(
+        self,
+        width: int,
+        *,
+        combine: Combination = "add",
+        prepared: int = 256,
+        layout: SinusoidLayout = "alternating",
+        first: int = 0,
+    ) -> None:
         super().__init__()
         check_known("combine", combine, get_args(Combination))
+        check_known("layout", layout, get_args(SinusoidLayout))
         self.combine = combine
+        self.layout: SinusoidLayout = layout
+        self.first = first
         self.joined = nn.Linear(2 * width, width, bias=False) if combine == "concat" else None
-        self.register_buffer("table", sinusoids(prepared, width), persistent=False)
+        self.register_buffer("table", self.code(prepared, width), persistent=False)
+
+    def code(self, positions: int, width: int) -> Float[Tensor, "positions width"]:
+        """What the first so many positions add."""
+        return sinusoids(positions, width, layout=self.layout, first=self.first)
 
     def forward(
         self, vectors: Float[Tensor, "tokens width"], positions: Int[Tensor, " tokens"], *, longest: int
@@ -182,7 +220,7 @@ class SinusoidalPositions(nn.Module):
         if longest > len(self.table):
             # A table that grows while decoding may be used in training later, which rejects inference tensors.
             with torch.inference_mode(False):
-                longer = sinusoids(max(longest, 2 * len(self.table)), self.table.shape[1])
+                longer = self.code(max(longest, 2 * len(self.table)), self.table.shape[1])
                 self.table = longer.to(device=self.table.device, dtype=self.table.dtype)
         code = self.table.index_select(0, positions)  # [tokens, width]
         if self.joined is None:
@@ -192,25 +230,30 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Adds a learned row per position: x + P[t]. Positions past the table use its last row."""
+    """Adds a learned row per position: x + P[t + first], where the rows before `first` are not used.
 
-    def __init__(self, width: int, *, positions: int) -> None:
+    Positions past the table use its last row, or are an error.
+    """
+
+    def __init__(self, width: int, *, positions: int, first: int = 0, is_bounded: bool = False) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(positions, width))
+        self.weight = nn.Parameter(torch.empty(first + positions, width))
+        self.first = first
+        self.bound = positions if is_bounded else None
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def forward(
-        self,
-        vectors: Float[Tensor, "tokens width"],
-        positions: Int[Tensor, " tokens"],
-        *,
-        longest: int,  # noqa: ARG002 - the same call as for the other kinds of position
+        self, vectors: Float[Tensor, "tokens width"], positions: Int[Tensor, " tokens"], *, longest: int
     ) -> Float[Tensor, "tokens width"]:
-        return vectors + F.embedding(positions.clamp(max=len(self.weight) - 1), self.weight)
+        check_bound(longest, self.bound)
+        rows = positions + self.first if self.first else positions
+        return vectors + F.embedding(rows.clamp(max=len(self.weight) - 1), self.weight)
 
 
 class NoPositions(nn.Module):
     """Leaves the vectors as they are: positions come from elsewhere, or order does not matter."""
+
+    bound = None
 
     def forward(
         self,
@@ -220,6 +263,14 @@ class NoPositions(nn.Module):
         longest: int,  # noqa: ARG002
     ) -> Float[Tensor, "tokens width"]:
         return vectors
+
+
+def check_bound(longest: int, bound: int | None) -> None:
+    """A table of positions that may not be exceeded is long enough."""
+    if bound is not None and longest > bound:
+        raise ModelError(
+            f"a text of {longest:,} tokens does not fit this model, whose table ends at {bound:,}; split the text"
+        )
 
 
 class RelativeBias(nn.Module):

@@ -55,19 +55,32 @@ class Output(nn.Module):
 
     `cross_entropy` never keeps all scores at once; decoding needs `log_probs`. `log_z` is one learned number for
     objectives that do not normalise (`nn.objectives`); it shifts all scores equally and changes no probability.
+    Symbols that are `absent` have a row, but no probability: their scores are −∞.
     """
 
     row_gradients = False
     """Whether `picked` gives the table a gradient of the picked rows only; set by `training.sparse`."""
 
-    def __init__(self, weight: nn.Parameter, *, has_bias: bool = False, has_log_z: bool = False) -> None:
+    def __init__(
+        self, weight: nn.Parameter, *, has_bias: bool = False, has_log_z: bool = False, absent: Sequence[int] = ()
+    ) -> None:
         super().__init__()
+        check_symbols("absent", absent, len(weight))
+        self.absent = tuple(absent)
         self.weight = weight
         self.bias = nn.Parameter(weight.new_zeros(weight.shape[0])) if has_bias else None
         self.log_z = nn.Parameter(weight.new_zeros(())) if has_log_z else None
 
+    @property
+    def offsets(self) -> Float[Tensor, " symbols"] | None:
+        """What products add to W x: the bias, −∞ for absent symbols; None if that is nothing."""
+        if not self.absent:
+            return self.bias
+        offsets = self.weight.new_zeros(len(self.weight)) if self.bias is None else self.bias
+        return offsets.index_fill(0, torch.tensor(self.absent, device=offsets.device), float("-inf"))
+
     def forward(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows symbols"]:
-        return F.linear(features, self.weight, self.bias)
+        return F.linear(features, self.weight, self.offsets)
 
     def log_probs(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows symbols"]:
         """log softmax(W x + b)"""
@@ -77,15 +90,23 @@ class Output(nn.Module):
         self, features: Float[Tensor, "tokens width"], labels: Int[Tensor, " tokens"], *, smoothing: float = 0.0
     ) -> Float[Tensor, ""]:
         """Σ over tokens of −log softmax(W x + b)[label], smoothed: the full softmax, as a loss."""
-        return smoothed_cross_entropy(features, self.weight, self.bias, labels, smoothing=smoothing)
+        return smoothed_cross_entropy(features, self.weight, self.bias, labels, smoothing=smoothing, absent=self.absent)
 
     def picked(
         self, symbols: Int[Tensor, " picked"]
     ) -> tuple[Float[Tensor, "picked width"], Float[Tensor, " picked"] | None]:
         """The rows of W and b that score some symbols."""
         weight = pick_rows(self.weight, symbols, sparse=self.row_gradients)
-        bias = None if self.bias is None else pick_rows(self.bias, symbols, sparse=self.row_gradients)
+        offsets = self.offsets
+        bias = None if offsets is None else pick_rows(offsets, symbols, sparse=self.row_gradients and not self.absent)
         return weight, bias
+
+
+def check_symbols(name: str, symbols: Sequence[int], count: int) -> None:
+    """These are symbols of a vocabulary of so many."""
+    for symbol in symbols:
+        if not 0 <= symbol < count:
+            raise ConfigError(f"{name} names the symbol {symbol}, but the vocabulary has those from 0 to {count - 1}")
 
 
 def log_softmax_(scores: Float[Tensor, "*rows symbols"]) -> Float[Tensor, "*rows symbols"]:
@@ -207,8 +228,11 @@ def smoothed_cross_entropy(
     targets: Int[Tensor, " tokens"],
     *,
     smoothing: float = 0.0,
+    absent: tuple[int, ...] = (),
 ) -> Float[Tensor, ""]:
     """Σ over tokens of −Σ_k q_k log p_k with p = softmax(W x + b), q = (1 − ε)·one-hot(target) + ε/symbols.
+
+    Symbols that are `absent` do not count: neither p nor q gives them a share.
 
     The scores of all tokens would be by far the largest tensor of a small model. Here a few rows of them are
     computed at a time, and with ∂/∂score_k = p_k − q_k the gradients of x, W and b are summed up at once, so the
@@ -217,7 +241,7 @@ def smoothed_cross_entropy(
     inputs = (features, weight) if bias is None else (features, weight, bias)
     # Checked here, because inside an autograd function a parameter requires its gradient under `no_grad` too.
     needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    total: Tensor = _SmoothedCrossEntropy.apply(features, weight, bias, targets, smoothing, needs_gradient)  # type: ignore[no-untyped-call]
+    total: Tensor = _SmoothedCrossEntropy.apply(features, weight, bias, targets, smoothing, absent, needs_gradient)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -230,15 +254,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
+        absent: tuple[int, ...],
         needs_gradient: bool,
     ) -> Tensor:
-        share, hit = smoothing / weight.shape[0], 1 - smoothing
+        share, hit = smoothing / (weight.shape[0] - len(absent)), 1 - smoothing
         # What smoothing contributes is linear in the scores s = W x + b, so it needs no pass over them:
         # −Σ_k q_k log p_k = log Σ_k exp s_k − (1 − ε)·s_target − ε/symbols·Σ_k s_k with Σ_k s_k = (Σ_k W_k)·x + Σ_k b_k
-        summed_weight = weight.sum(0)
+        summed_weight = weight.sum(0) if not absent else weight.sum(0) - weight[list(absent)].sum(0)
         losses = torch.mv(features, summed_weight).mul_(-share)
         if bias is not None:
-            losses -= share * bias.sum()
+            losses -= share * (bias.sum() if not absent else bias.sum() - bias[list(absent)].sum())
         feature_gradient = torch.empty_like(features) if needs_gradient else None
         weight_gradient = torch.zeros_like(weight) if needs_gradient else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
@@ -246,6 +271,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         for begin in range(0, len(targets), rows):
             some = features[begin : begin + rows]
             scores = F.linear(some, weight, bias)  # [rows, symbols]
+            if absent:
+                scores[:, list(absent)] = float("-inf")
             wanted = scores.gather(1, targets[begin : begin + rows, None])  # [rows, 1]
             highest = scores.amax(1, keepdim=True)
             exponentials = scores.sub_(highest).exp_()
@@ -266,6 +293,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         if bias_gradient is not None:
             bias_gradient.sub_(share * len(targets))
             bias_gradient.index_add_(0, targets, torch.ones_like(features[:, 0]), alpha=-hit)
+        for gradient in (weight_gradient, bias_gradient):
+            if absent and gradient is not None:
+                gradient[list(absent)] = 0.0
         ctx.save_for_backward(feature_gradient, weight_gradient, bias_gradient)  # type: ignore[arg-type]
         return losses.sum()
 
@@ -273,4 +303,4 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors  # type: ignore[attr-defined]
-        return *(None if gradient is None else gradient * upstream for gradient in gradients), None, None, None
+        return *(None if gradient is None else gradient * upstream for gradient in gradients), None, None, None, None

@@ -19,7 +19,6 @@ from seqloom.metrics.scoring import score
 from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for
 from seqloom.models.protocols import TranslationModel
 from seqloom.nn.dropout import evaluating
-from seqloom.nn.outputs import smoothed_cross_entropy
 from seqloom.nn.packing import pack, packing_of
 from seqloom.search.greedy import greedy_search
 from seqloom.search.settings import OutputLimit, SearchConfig
@@ -155,9 +154,7 @@ def pair_loss(
     read = batch.previous if previous is None else previous  # [batch, target]
     features = translator(batch.source, read, batch.target_lengths)  # [tokens, width]
     labels = pack(batch.target, packing_of(batch.target_lengths, batch.target.shape[1]))  # [tokens]
-    total = smoothed_cross_entropy(
-        features, translator.output.weight, translator.output.bias, labels, smoothing=smoothing
-    )
+    total = translator.output.cross_entropy(features, labels, smoothing=smoothing)
     return Loss(total, len(labels))
 
 

@@ -37,6 +37,7 @@ from seqloom.nn.fast.decoder_plan import (
     PRODUCTS,
     DecoderModules,
     activate,
+    activation_number,
     add_and_normalise,
     can_be_planned,
     normalise,
@@ -52,20 +53,33 @@ Array = Any
 
 @dataclass(frozen=True)
 class InputTables:
-    """x = factor · table[symbol] + positions[t]"""
+    """x = factor · table[symbol] + positions[t], and its norm, if there is one."""
 
     table: Array
     factor: np.float32
     positions: Array
     count: int
     """How many positions there are."""
+    norm: Array
+    """[weight and bias, width]; no row if there is no norm."""
 
     @staticmethod
     def of(
-        table: Float[Tensor, "symbols width"], *, factor: float, positions: Float[Tensor, "positions width"]
+        table: Float[Tensor, "symbols width"],
+        *,
+        factor: float,
+        positions: Float[Tensor, "positions width"],
+        norm: nn.LayerNorm | None = None,
     ) -> "InputTables":
         """The tables are flat for the loops."""
-        return InputTables(table.view(-1).numpy(), np.float32(factor), positions.view(-1).numpy(), len(positions))
+        rows = [] if norm is None else [norm.weight.detach().numpy(), norm.bias.detach().numpy()]
+        return InputTables(
+            table.view(-1).numpy(),
+            np.float32(factor),
+            positions.view(-1).numpy(),
+            len(positions),
+            np.array(rows, np.float32).reshape(len(rows), table.shape[1]),
+        )
 
 
 class BeamsRun(NamedTuple):
@@ -96,7 +110,7 @@ class CompiledStep:
     """[norms, weight and bias, width]"""
     epsilon: np.float32
     is_before: bool
-    is_relu: bool
+    activation: np.int64
     symbols: int
 
     @staticmethod
@@ -122,7 +136,7 @@ class CompiledStep:
             norms=np.stack([[each.weight.detach().numpy(), each.bias.detach().numpy()] for each in norms]),
             epsilon=np.float32(norms[0].eps),
             is_before=layers[0].around_self.place == "before",
-            is_relu=layers[0].feed_forward.activation == "relu",
+            activation=activation_number(layers[0].feed_forward),
             symbols=len(packable[-1].weight),
         )
 
@@ -200,6 +214,7 @@ class CompiledStep:
             inputs.table,
             inputs.factor,
             inputs.positions,
+            inputs.norm,
             products.table,
             self.norms,
             products.floats,
@@ -214,7 +229,7 @@ class CompiledStep:
             kept.scale,
             self.epsilon,
             self.is_before,
-            self.is_relu,
+            self.activation,
             *(_NO_LIST if offered is None else offered.arrays),
             self.symbols,
             *results,
@@ -254,6 +269,7 @@ def _run(
     table: Array,
     factor: Any,
     positions: Array,
+    input_norm: Array,
     products: Array,
     norms: Array,
     floats: Array,
@@ -268,7 +284,7 @@ def _run(
     scale: Any,
     epsilon: Any,
     is_before: Any,
-    is_relu: Any,
+    activation: Any,
     weight: Array,
     listed: Array,
     bias: Array,
@@ -313,6 +329,8 @@ def _run(
         joined, mixed = np.empty(3 * rows * width, np.float32), np.empty(rows * width, np.float32)
         branch, active = np.empty(rows * width, np.float32), np.empty(rows * inner, np.float32)
         _embed(last, table, factor, positions, position, x)
+        if input_norm.shape[0]:
+            normalise(x, input_norm[0], input_norm[1], x, epsilon)
         normed = features if is_before else x
         if is_before:
             normalise(x, norms[0, 0], norms[0, 1], normed, epsilon)
@@ -327,7 +345,7 @@ def _run(
                         joined, memory_keys[layer], memory_values[layer], owners, lengths, memory_shape, scale, mixed
                     )
                 else:
-                    activate(active, is_relu)
+                    activate(active, activation)
                 product(active if part == 2 else mixed, rows, first + 2 * part + 1, products, floats, int8, branch)
                 norm = 3 * layer + part + is_before
                 add_and_normalise(x, branch, norms[norm, 0], norms[norm, 1], normed, epsilon)

@@ -13,7 +13,7 @@ else `DecoderPlan.of` is None. One sentence is decoded by fewer calls still: `nn
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqloom.core.jit import compiled
-from seqloom.nn.blocks import FeedForward, Residual
-from seqloom.nn.fast.beam_attention import StepAttention, Table
+from seqloom.nn.blocks import Activation, FeedForward, Residual
+from seqloom.nn.fast.beam_attention import StepAttention, Table, powers
 from seqloom.nn.fast.int8 import Int8Linear
 from seqloom.nn.fast.packed import PackedProducts
 from seqloom.nn.multihead import CrossAttention, SelfAttention
@@ -145,7 +145,7 @@ def _sublayers(
     joined, self_output, query, cross_output, inner, outer = (
         _product(linear, PRODUCTS * number + place, packed) for place, linear in enumerate(products_of(layer))
     )
-    is_relu = layer.feed_forward.activation == "relu"
+    activation = activation_number(layer.feed_forward)
 
     def attend_to_self(x: Table, attention: StepAttention, buffers: StepBuffers) -> Table:
         return self_output(attention.to_self(joined(x, buffers.joined), number, buffers.mixed), buffers.branch)
@@ -155,7 +155,7 @@ def _sublayers(
 
     def feed_forward(x: Table, _: StepAttention, buffers: StepBuffers) -> Table:
         active = inner(x, buffers.inner)  # [rows, inner]
-        activate(active.flat, is_relu)
+        activate(active.flat, activation)
         return outer(active, buffers.branch)
 
     return attend_to_self, attend_to_memory, feed_forward
@@ -185,15 +185,38 @@ Array = Any
 """numba infers types and shapes. Arrays are flat."""
 
 
+RELU, GELU, SILU = (np.int64(get_args(Activation).index(name)) for name in ("relu", "gelu", "silu"))
+LOG2_E = np.float32(math.log2(math.e))
+TANH_RATE, TANH_CUBE = np.float32(2 * math.sqrt(2 / math.pi)), np.float32(0.044715)
+"""x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 = x σ(2 √(2/π) (x + 0.044715 x³))"""
+
+
+def activation_number(layer: FeedForward) -> np.int64:
+    """The activation of a layer as the loops know it."""
+    return np.int64(get_args(Activation).index(layer.activation))
+
+
 @compiled(fast={"contract", "reassoc"})
-def activate(numbers: Array, is_relu: Any) -> None:
-    """relu or gelu, x · Φ(x), of each number, in its place."""
-    if is_relu:
-        for k in range(np.uint64(numbers.shape[0])):
+def activate(numbers: Array, activation: Any) -> None:
+    """relu, gelu, gelu_tanh or silu (`nn.blocks.activated`) of each number, in its place."""
+    count = np.uint64(numbers.shape[0])
+    if activation == RELU:
+        for k in range(count):
             numbers[k] = max(numbers[k], np.float32(0.0))
-    else:
-        for k in range(np.uint64(numbers.shape[0])):
+    elif activation == GELU:
+        for k in range(count):
             numbers[k] *= np.float32(0.5 * (1.0 + math.erf(numbers[k] * 0.7071067811865476)))
+    else:
+        # x σ(u) = x / (1 + e^−u), with a power that cannot overflow: σ(u) = e^−max(−u, 0) / (1 + e^−|u|)
+        exponents = np.empty(numbers.shape[0], np.float32)
+        for k in range(count):
+            x = numbers[k]
+            u = x if activation == SILU else TANH_RATE * (x + TANH_CUBE * x * x * x)
+            exponents[k] = -abs(u) * LOG2_E
+        powers(exponents, count)
+        for k in range(count):
+            x, power = numbers[k], exponents[k]
+            numbers[k] = x * (power if x < np.float32(0.0) else np.float32(1.0)) / (np.float32(1.0) + power)
 
 
 @compiled(fast={"contract", "reassoc"}, is_inlined=True)

@@ -134,9 +134,9 @@ class Int8Output(Output):
     """An output layer that multiplies in eight bits. Shortlists take its rows as they are."""
 
     def __init__(self, output: Output) -> None:
-        super().__init__(output.weight)
+        super().__init__(output.weight, absent=output.absent)
         self.bias = output.bias
-        self.int8 = Int8Weight(output.weight, output.bias)
+        self.int8 = Int8Weight(output.weight, output.offsets)
 
     def forward(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows symbols"]:
         return self.int8.product(features)

@@ -228,7 +228,8 @@ class PackedProducts:
         for layer in layers:
             outputs, inputs = layer.weight.shape
             start = np.full(_padded(outputs), -np.inf, np.float32)
-            start[:outputs] = 0.0 if layer.bias is None else layer.bias.detach().numpy()
+            bias = layer.offsets if isinstance(layer, Output) else layer.bias
+            start[:outputs] = 0.0 if bias is None else bias.detach().numpy()
             scales = 0
             if isinstance(layer, Int8Linear | Int8Output):
                 matrix = int8.add(pack_matrix(layer.int8.rounded))

@@ -52,7 +52,8 @@ class Offered:
             raise ModelError("a shortlist without the end symbol cannot end an output; add it to every list")
         # The highest symbol fills the columns left over, so that the order of symbols does not fall.
         symbols = torch.where(listed < 0, listed.amax(1, keepdim=True), listed)
-        bias = output.weight.new_zeros(symbols.shape) if output.bias is None else output.bias[symbols]
+        offsets = output.offsets
+        bias = output.weight.new_zeros(symbols.shape) if offsets is None else offsets[symbols]
         return Offered(symbols, bias.masked_fill(listed < 0, float("-inf")), output.weight)
 
     def of_sentences(self, sentences: Int[Tensor, " picked"]) -> "Offered":
