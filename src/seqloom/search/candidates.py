@@ -6,8 +6,9 @@ Ties are decided, so that neither other rows nor the kernel in use can change a 
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from seqloom.core.errors import ModelError
@@ -61,6 +62,35 @@ def columns_of(symbols: Int[Tensor, "*rows symbols"] | None, row: int, wanted: C
         return sorted(wanted)
     offered = symbols if symbols.dim() == 1 else symbols[row]
     return torch.isin(offered, offered.new_tensor(sorted(wanted))).nonzero().flatten().tolist()
+
+
+def forbid(step: Step, symbols: Collection[int], *, rows: Bool[np.ndarray, " rows"] | None = None) -> None:
+    """Set these symbols to −∞ in the table of a step, in all rows or in some of them."""
+    log_probs = step.log_probs
+    if step.symbols is None:
+        columns = [symbol for symbol in sorted(symbols) if symbol < log_probs.shape[1]]
+        if rows is None:
+            log_probs[:, columns] = IMPOSSIBLE
+        else:
+            log_probs[torch.from_numpy(np.flatnonzero(rows)).to(log_probs.device)[:, None], columns] = IMPOSSIBLE
+        return
+    is_one = torch.isin(step.symbols, step.symbols.new_tensor(sorted(symbols))).expand_as(log_probs)
+    if rows is not None:
+        is_one = is_one & torch.from_numpy(rows).to(log_probs.device)[:, None]
+    log_probs.masked_fill_(is_one, IMPOSSIBLE)
+
+
+def penalise_repetition(step: Step, history: Int64[np.ndarray, "rows length"], penalty: float) -> None:
+    """Multiply log P of the symbols that each row already has, in the table of a step."""
+    if penalty == 1 or not history.shape[1]:
+        return
+    before = torch.from_numpy(history).to(step.log_probs.device)
+    if step.symbols is None:
+        step.log_probs.scatter_(1, before, step.log_probs.gather(1, before) * penalty)
+        return
+    offered = step.symbols.expand_as(step.log_probs)
+    for row in range(len(before)):
+        step.log_probs[row, torch.isin(offered[row], before[row])] *= penalty
 
 
 def _by_loops(values: Float[Tensor, "rows columns"], best: int) -> tuple[Tensor, Tensor]:

@@ -37,27 +37,27 @@ def decode(
     outputs are drawn at random; `recorder` gets the candidates of a beam search; `show` is how symbols are
     written in messages. A sentence that is cancelled has no hypotheses; those of the others do not change.
     """
-    bound = constraints_for(source, settings, constraints, end=stepper.end, show=show)
-    if settings.method == "sample":
-        return sample_search(stepper, source, settings, keys=keys, constraints=bound, cancellation=cancellation)
     if settings.mode != "seqloom":
-        if bound is not None or recorder is not None:
+        if recorder is not None or (constraints is not None and any(each is not None for each in constraints)):
             raise UsageError(
                 f"search.mode={settings.mode} supports neither constraints nor traces; set search.mode=seqloom"
             )
-        from seqloom.search.peers.rules import rules_of  # training does not need them
+        from seqloom.search.peers.rules import rules_for  # training does not need them
         from seqloom.search.peers.search import peer_search
 
-        rules, limits = rules_of(settings.mode, settings.peer_length_penalty), settings.limits(source)
         return peer_search(
             stepper,
             source,
-            rules,
-            limits=limits,
+            rules_for(settings.mode, settings),
+            limits=settings.limits(source),
+            least=[settings.least(length) - 1 for length in source.lengths.tolist()],
             beam=settings.beam,
             nbest=settings.nbest,
             cancellation=cancellation,
         )
+    bound = constraints_for(source, settings, constraints, end=stepper.end, show=show)
+    if settings.method == "sample":
+        return sample_search(stepper, source, settings, keys=keys, constraints=bound, cancellation=cancellation)
     if settings.groups > 1:
         if bound is not None:
             raise UsageError(

@@ -19,7 +19,7 @@ Python looks at a sentence only when something of it ends, or to see whether its
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Protocol, assert_never, runtime_checkable
 
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import NEVER_STOPPED, BeamStepper, Source, State, Step, Stepper
-from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, columns_of, not_a_number
+from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, columns_of, forbid, not_a_number, penalise_repetition
 from seqloom.search.constraints import Constraints, ConstraintState
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
 from seqloom.search.scores import SearchScore
@@ -382,6 +382,8 @@ class _Decoding:
             self.states = [None if each is None else ConstraintState(each, each.begin()) for each in bound]
         self.paths: list[BackPointer | None] | None = None if recorder is None else [None] * len(lengths)
         self.source_lengths = np.array(lengths, np.int64)
+        self.history = np.empty((len(lengths), 0), np.int64) if settings.repetition_penalty != 1 else None
+        """The symbols of each row so far, where they matter."""
         self.limits = np.array([beam.finished.limit for beam in self.beams], np.int64)
         self.may_stop = np.zeros(len(self.beams), bool)  # whether enough hypotheses have ended for the stop rule
         is_plain = not self.states and recorder is None
@@ -402,6 +404,7 @@ class _Decoding:
         """How the stepper takes the steps in which nothing ends by itself; None if the strategy has to choose."""
         strategy = self.strategy
         is_plain = not self.states and self.recorder is None and self.end_normalisation is None
+        is_plain &= not self.settings.never and self.history is None
         if not (is_plain and isinstance(stepper, BeamStepper) and isinstance(strategy, KeepsBest)):
             return None
         return partial(self._step_ahead, stepper, strategy.kept)
@@ -462,6 +465,8 @@ class _Decoding:
             self.carried = carried
         if self.end_normalisation is not None:
             self.source_lengths = self.source_lengths[column.rows]
+        if self.history is not None:
+            self.history = np.concatenate([self.history[column.rows], column.symbols[:, None]], 1)
         return column.rows, column.symbols
 
     def _retire(self, candidates: _Column, expansion: Expansion, is_there: Array, ends: Array) -> Array:
@@ -551,6 +556,13 @@ class _Decoding:
                 ends = (step.symbols == self.end).expand_as(values)
             sources = torch.from_numpy(self.source_lengths).to(values)[:, None].expand_as(values)
             values = torch.where(ends, self.end_normalisation.changed(values, sources, length=length), values)
+        if self.settings.never or self.history is not None:
+            changed = replace(step, log_probs=values.clone())
+            if self.history is not None:
+                penalise_repetition(changed, self.history, self.settings.repetition_penalty)
+            if self.settings.never:
+                forbid(changed, self.settings.never)
+            values = changed.log_probs
         if not any(self.states):
             return values
         values = values.clone()
@@ -644,7 +656,7 @@ class _Decoding:
 
     def hypotheses(self, beam: _Beam) -> list[Hypothesis]:
         """What was found for a beam, best first: finished ones before cut ones."""
-        finished, proves = beam.finished, self.strategy.proves_completeness
+        finished, proves = beam.finished, self.strategy.proves_completeness and self.history is None
         found = [
             finished.ledger.hypothesis(
                 self._path(pointer),

@@ -99,6 +99,13 @@ class SearchConfig(Config):
     no_repeat: Annotated[int, _Range(0, 1_000)] = 0
     """No run of so many symbols may come twice in an output; 0 allows every repetition."""
 
+    repetition_penalty: Annotated[float, _Range(le=100, gt=0)] = 1.0
+    """Above 1, log P of symbols that an output already has is multiplied by it when they are compared with others, so
+    that they come again less often. In the mode of another system it changes the score too."""
+
+    never: tuple[Annotated[int, _Range(0)], ...] = ()
+    """Symbols that are never written, by their ids."""
+
     groups: Annotated[int, _Range(1, 1_000)] = 1
     """Groups of a diverse beam search, which share `beam` equally; 1 is plain beam search."""
 
@@ -110,6 +117,16 @@ class SearchConfig(Config):
 
     peer_length_penalty: float | None = None
     """The length penalty of another system's mode, in that system's own meaning; left open, its own default."""
+
+    peer_early_stopping: bool | Literal["never"] = False
+    """Mode huggingface: true stops when a beam of hypotheses has ended, false when no live one is better by its length
+    now, never when none can become better."""
+
+    peer_forced_end: bool = False
+    """Mode huggingface: outputs end at the maximum length, at no cost in their score."""
+
+    peer_renormalise: bool = False
+    """Mode huggingface: probabilities of a step sum to one again after symbols were forbidden."""
 
     rerank: Rerank = "none"
     """`agreement` returns the one of the `nbest` outputs that the others resemble most (minimum Bayes risk by chrF),
@@ -223,6 +240,8 @@ class SearchConfig(Config):
             return "search.nbest (such as 8), from which it chooses"
         if name == "peer_length_penalty" and self.mode == "seqloom":
             return "search.mode with the name of another system"
+        if name in ("peer_early_stopping", "peer_forced_end", "peer_renormalise") and self.mode != "huggingface":
+            return "search.mode=huggingface"
         if name in ("stop", "length_normalisation", "alpha") and self.mode != "seqloom":
             return (
                 f"search.mode=seqloom (mode {self.mode} has its own rules; its length penalty is peer_length_penalty)"

@@ -29,7 +29,7 @@ from typing import Literal
 
 from seqloom.core.symbols import PAD, UNKNOWN
 from seqloom.search.scores import EndNormalisation, ScoreInputs
-from seqloom.search.settings import PeerMode
+from seqloom.search.settings import PeerMode, SearchConfig
 
 PlaceRule = Literal["refilled", "lost", "kept", "ghost"]
 PoolRule = Literal["all", "first", "best"]
@@ -79,6 +79,12 @@ class PeerRules:
     never: frozenset[int] = frozenset()
     """Symbols that are never chosen."""
 
+    no_repeat: int = 0
+    """No run of so many symbols comes twice; 0 allows every repetition."""
+
+    repetition_penalty: float = 1.0
+    """What log P of a symbol is multiplied by if the hypothesis already has it."""
+
     drops_empty: bool = False
     """Whether an end that is picked as the first symbol is thrown away, its place with it."""
 
@@ -125,6 +131,25 @@ def rules_of(mode: PeerMode, length_penalty: float | None = None) -> PeerRules:
         return RULES[mode]
     # In joeynmt a negative α means none, as 0 does.
     return replace(RULES[mode], length_penalty=max(0.0, length_penalty) if mode == "joeynmt" else length_penalty)
+
+
+def rules_for(mode: PeerMode, settings: SearchConfig) -> PeerRules:
+    """The rules of a peer with the options that the settings give it."""
+    rules = rules_of(mode, settings.peer_length_penalty)
+    rules = replace(
+        rules,
+        never=rules.never | frozenset(settings.never),
+        no_repeat=settings.no_repeat,
+        repetition_penalty=settings.repetition_penalty,
+    )
+    if mode != "huggingface":
+        return rules
+    return replace(
+        rules,
+        early_stopping=settings.peer_early_stopping,
+        free_end=settings.peer_forced_end,
+        renormalises=settings.peer_renormalise,
+    )
 
 
 @dataclass(frozen=True)

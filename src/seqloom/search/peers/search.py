@@ -14,14 +14,24 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from seqloom.core.stepping import Source, Step, Stepper
-from seqloom.search.candidates import IMPOSSIBLE, DeadEnd, top_symbols
+from seqloom.search.candidates import (
+    IMPOSSIBLE,
+    DeadEnd,
+    columns_of,
+    forbid,
+    penalise_repetition,
+    ranked,
+    top_symbols,
+)
 from seqloom.search.driver import Cancellation, run
-from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger, extend
+from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
 from seqloom.search.peers.rules import PeerRules, PeerScore
+
+Array = np.ndarray
 
 
 def peer_search(
@@ -32,52 +42,37 @@ def peer_search(
     limits: Sequence[int],
     beam: int,
     nbest: int = 1,
+    least: Sequence[int] | None = None,
     cancellation: Cancellation | None = None,
 ) -> list[list[Hypothesis]]:
     """At most `nbest` hypotheses for each sentence, best first, as a peer with these rules would find them.
 
-    `limits` has the maximum |Y| of each sentence, its end counted. Of equal candidates the better row and then the
-    lower symbol comes first. The loop is the driver's; pools of finished hypotheses, stops and limits are the peer's.
+    `limits` has the maximum |Y| of each sentence, its end counted, `least` the number of symbols before its end, if
+    that is more than the peer itself requires. Of equal candidates the better row and then the lower symbol comes
+    first. The loop is the driver's; pools of finished hypotheses, stops and limits are the peer's.
     """
     if beam == 1:  # greedy search in all of them
         rules = replace(rules, candidates=1, place="lost", stop="none_live")
-    attention: list[Tensor | None] = []
-    score = PeerScore(rules.length_penalty, rules.counts_begin, rules.offset, rules.word_penalty)
-    sentences = [
-        PeerSentence(number, rules, score, Ledger(score, stepper.end, length, attention), beam, nbest, limit)
-        for number, (limit, length) in enumerate(zip(limits, source.lengths.tolist(), strict=True))
-    ]
-
-    def advance(step: Step) -> tuple[np.ndarray, np.ndarray]:
-        live = [sentence for sentence in sentences if sentence.live]
-        attention.append(step.attention)
-        length = len(attention)
-        owners = [sentence.limit for sentence in live for _ in sentence.live]
-        offered = _allowed(step, rules, end=stepper.end, is_last=[length == limit for limit in owners], length=length)
-        for sentence, candidates in zip(live, _best_candidates(live, offered, rules.candidates), strict=True):
-            sentence.advance(candidates, length=length)
-        if cancellation is not None:
-            _leave_cancelled(live, cancellation)
-        last = [each.pointer for sentence in live for each in sentence.live if each is not None]
-        return np.array([each.row for each in last], np.int64), np.array([each.symbol for each in last], np.int64)
-
-    run(stepper, source, advance)
-    return [sentence.hypotheses() for sentence in sentences]
-
-
-class PeerCandidate(NamedTuple):
-    """A live hypothesis (by its row in the batch and its place in the sentence) with one symbol more."""
-
-    row: int
-    place: int
-    symbol: int
-    token_log_prob: float
+    decoding = _PeerDecoding(
+        source,
+        rules,
+        end=stepper.end,
+        limits=limits,
+        least=least,
+        beam=beam,
+        nbest=nbest,
+        cancellation=cancellation,
+    )
+    run(stepper, source, decoding.advance)
+    return [decoding.hypotheses(sentence) for sentence in decoding.sentences]
 
 
 class PeerHypothesis(NamedTuple):
-    """A hypothesis after a step. `is_over` if it ends here or is cut; one that continued after its end is a ghost."""
+    """A candidate of a step, by its rank. `is_over` if it ends here or is cut; one that continued after its end is a
+    ghost."""
 
     pointer: BackPointer
+    rank: int
     is_over: bool = False
     is_ghost: bool = False
 
@@ -100,9 +95,11 @@ class PeerSentence:
     beam: int
     nbest: int
     limit: int
-    live: list[PeerHypothesis | None] = field(default_factory=lambda: [None])
     finished: list[Ended] = field(default_factory=list)
     width: int = 0
+    """How many candidates of a step can be taken."""
+    ghosts: list[bool] = field(default_factory=list)
+    """Whether each live hypothesis continues after its end; empty if none does."""
     seen: list[bool] = field(default_factory=list)
     """Whether some step put an end into each place of the beam."""
     has_topped: bool = False
@@ -111,25 +108,39 @@ class PeerSentence:
     def __post_init__(self) -> None:
         self.width, self.seen = self.beam, [False] * self.beam
 
-    def advance(self, candidates: Sequence[PeerCandidate], *, length: int) -> None:
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a step in which nothing ends just takes its first candidates."""
+        if not self.finished:
+            return True
+        if self.rules.place != "refilled":
+            return False
+        match self.rules.stop:
+            case "no_better":
+                return len(self.finished) < self.beam
+            case "top_finished" | "count":
+                return True
+            case _:
+                return False
+
+    def advance(self, candidates: Sequence[tuple[int, BackPointer]], *, length: int) -> list[int]:
         """Take the candidates of a step, best first: those that end are finished, the best of the others continue.
 
-        After it, live hypotheses have `length` symbols.
+        A candidate is the place of a live hypothesis and its path with one symbol more, `length` in all. Returns the
+        ranks of those that continue; none if the sentence is over.
         """
         before, end, hypotheses = self.finished, self.ledger.end, []
-        for row, place, symbol, token_log_prob in candidates:
-            each = self.live[place]
-            pointer = extend(None if each is None else each.pointer, symbol, token_log_prob=token_log_prob, row=row)
-            is_ghost = each is not None and (each.is_ghost or each.pointer.symbol == end)
-            is_last = symbol == end or length == self.limit
-            hypotheses.append(PeerHypothesis(pointer, is_over=is_last and not is_ghost, is_ghost=is_ghost))
+        for rank, (place, pointer) in enumerate(candidates):
+            is_ghost = bool(self.ghosts) and self.ghosts[place]
+            is_last = pointer.symbol == end or length == self.limit
+            hypotheses.append(PeerHypothesis(pointer, rank, is_over=is_last and not is_ghost, is_ghost=is_ghost))
         if self.rules.drops_empty and length == 1:
             hypotheses = [each for each in hypotheses if each.pointer.symbol != end] or hypotheses
         picked = hypotheses[: self.width]
         if self.rules.place == "kept":  # ended hypotheses keep their places, where their score meets log P
-            then = [(ended.score, PeerHypothesis(ended.pointer, is_over=True)) for ended in self.finished]
-            ranked = [*then, *((each.pointer.log_prob, each) for each in hypotheses)]
-            picked = [each for _, each in sorted(ranked, key=lambda pair: -pair[0])][: self.beam]
+            then = [(ended.score, PeerHypothesis(ended.pointer, -1, is_over=True)) for ended in self.finished]
+            by_score = [*then, *((each.pointer.log_prob, each) for each in hypotheses)]
+            picked = [each for _, each in sorted(by_score, key=lambda pair: -pair[0])][: self.beam]
         self._finish([each.pointer for each in picked if each.is_over])
         live = [] if length == self.limit else self._live(hypotheses, picked)
         if not live and not self.finished:
@@ -137,13 +148,12 @@ class PeerSentence:
         for place in range(self.beam):
             self.seen[place] |= place >= len(picked) or picked[place].pointer.symbol == end
         self.has_topped |= bool(picked) and picked[0].is_over
-        self.live = [] if not live or self._is_over(picked, live, before) else [*live]
         self.width = len(live) if self.rules.place == "lost" else self.beam
-
-    def hypotheses(self) -> list[Hypothesis]:
-        """The best of the finished hypotheses, best first; of equal ones the earlier first."""
-        ranked = sorted(self.finished, key=lambda ended: -ended.score)[: self.nbest]
-        return [self._hypothesis(ended.pointer) for ended in ranked]
+        if not live or self._is_over(picked, live, before):
+            return []
+        if self.rules.place == "ghost":
+            self.ghosts = [each.is_ghost or each.pointer.symbol == end for each in live]
+        return [each.rank for each in live]
 
     def _finish(self, over: Sequence[BackPointer]) -> None:
         """Remember what is finished now, as far as this peer does."""
@@ -205,7 +215,8 @@ class PeerSentence:
             case _:
                 assert_never(rules.stop)
 
-    def _hypothesis(self, pointer: BackPointer) -> Hypothesis:
+    def hypothesis(self, pointer: BackPointer) -> Hypothesis:
+        """A finished or cut hypothesis, from its whole path."""
         has_ended = pointer.symbol == self.ledger.end
         hit_limit = not has_ended or (self.rules.at_limit == "end" and pointer.length == self.limit)  # a forced end
         found = self.ledger.hypothesis(pointer, is_finished=has_ended, hit_limit=hit_limit)
@@ -222,39 +233,157 @@ class PeerSentence:
         )
 
 
-def _leave_cancelled(live: Sequence[PeerSentence], cancellation: Cancellation) -> None:
-    """Drop all hypotheses of cancelled sentences."""
-    rows = 0
-    for sentence in live:
-        if sentence.live and cancellation.is_cancelled(sentence.number):
-            rows += len(sentence.live)
-            sentence.live, sentence.finished = [], []
-    if rows:
-        cancellation.on_dropped(rows)
+class _Links(NamedTuple):
+    """What a step has added to each live row."""
+
+    rows: Array
+    """The row before."""
+    symbols: Array
+    log_probs: Array
+    totals: Array
 
 
-def _allowed(step: Step, rules: PeerRules, *, end: int, is_last: Sequence[bool], length: int) -> Step:
-    """The step with −∞ for symbols that are never chosen, for early ends, and for late others.
+class _PeerDecoding:
+    """All sentences of a batch, step by step. Python looks at a sentence only when something of it ends."""
 
-    Candidates made of it become the `length`-th symbols; `is_last` says of each row whether that is its last one.
-    """
-    ends = _is(step, {end})
-    has_to_end = rules.at_limit == "end" or rules.free_end
-    must_end = torch.tensor([has_to_end and last for last in is_last], device=ends.device)[:, None]  # [rows, 1]
-    forbidden = must_end & ~ends
-    if length <= rules.min_length:
-        forbidden |= ends & ~must_end
-    if rules.never:
-        forbidden |= _is(step, rules.never)
-    if not forbidden.any():
-        return step
-    log_probs = step.log_probs.masked_fill(forbidden, IMPOSSIBLE)
-    if rules.free_end:
-        log_probs = log_probs.masked_fill(must_end & ends, 0.0)
-    if rules.renormalises:
-        is_possible = log_probs.isneginf().logical_not().any(1, keepdim=True)  # else 0 / 0
-        log_probs = torch.where(is_possible, log_probs.log_softmax(1), log_probs)
-    return replace(step, log_probs=log_probs)
+    def __init__(
+        self,
+        source: Source,
+        rules: PeerRules,
+        *,
+        end: int,
+        limits: Sequence[int],
+        least: Sequence[int] | None,
+        beam: int,
+        nbest: int,
+        cancellation: Cancellation | None,
+    ) -> None:
+        self.rules, self.end, self.beam, self.cancellation = rules, end, beam, cancellation
+        self.attention: list[Tensor | None] = []
+        score = PeerScore(rules.length_penalty, rules.counts_begin, rules.offset, rules.word_penalty)
+        self.sentences = [
+            PeerSentence(number, rules, score, Ledger(score, end, length, self.attention), beam, nbest, limit)
+            for number, (limit, length) in enumerate(zip(limits, source.lengths.tolist(), strict=True))
+        ]
+        count = len(self.sentences)
+        self.limits = np.array(limits, np.int64)
+        self.least = np.maximum(rules.min_length, np.zeros(count, np.int64) if least is None else np.array(least))
+        self.live = np.arange(count)
+        """The sentences that are not over, which have `sizes` rows side by side."""
+        self.sizes = np.ones(count, np.int64)
+        self.totals = np.zeros(count)
+        """log P of each row."""
+        self.widths = np.full(count, beam)
+        self.is_quiet = np.ones(count, bool)
+        self.links: list[_Links] = []
+        has_history = rules.no_repeat > 0 or rules.repetition_penalty != 1
+        self.history = np.empty((count, 0), np.int64) if has_history else None
+        """The symbols of each row so far, where they matter."""
+
+    def advance(self, step: Step) -> tuple[Array, Array]:
+        """Rank the candidates of a step and take them; the rows that continue."""
+        self.attention.append(step.attention)
+        offered = self._allowed(step)
+        best = self.rules.candidates * int(self.widths[self.live].max())
+        device = offered.log_probs.device
+        found = ranked(
+            top_symbols(offered, best),
+            so_far=torch.from_numpy(self.totals).to(device),
+            sizes=torch.from_numpy(self.sizes).to(device),
+            beam=self.beam,
+            best=best,
+        )
+        tables = (found.values, found.rows, found.symbols, found.log_probs)  # [sentences, candidates] each
+        return self._take(*(table.cpu().numpy() for table in tables))
+
+    def _take(self, values: Array, rows: Array, symbols: Array, log_probs: Array) -> tuple[Array, Array]:
+        """Take the candidates of each live sentence, best first; the rows that continue."""
+        length, live = len(self.attention), self.live
+        widths, ranks = self.widths[live][:, None], np.arange(values.shape[1])
+        is_there = (values > IMPOSSIBLE) & (ranks < self.rules.candidates * widths)
+        lives = ranks < widths  # of a quiet sentence
+        is_quiet = self.is_quiet[live] & (length < self.limits[live])
+        is_quiet &= (~lives | (is_there & (symbols != self.end))).all(1)
+        starts = self.sizes.cumsum() - self.sizes
+        for at in (~is_quiet).nonzero()[0].tolist():
+            number, there = int(live[at]), is_there[at]
+            sentence = self.sentences[number]
+            tables = (rows[at], symbols[at], log_probs[at], values[at])
+            candidates = [
+                (row - int(starts[at]), BackPointer(None, symbol, log_prob, total, row, length))
+                for row, symbol, log_prob, total in zip(*(table[there].tolist() for table in tables), strict=True)
+            ]
+            lives[at] = False
+            lives[at, sentence.advance(candidates, length=length)] = True
+            self.widths[number], self.is_quiet[number] = sentence.width, sentence.is_quiet
+        if self.cancellation is not None:
+            self._leave_cancelled(self.cancellation, lives)
+        taken = _Links(rows[lives], symbols[lives], log_probs[lives], values[lives])
+        sizes = lives.sum(1)
+        self.live, self.sizes = live[sizes > 0], sizes[sizes > 0]
+        self.totals = taken.totals
+        self.links.append(taken)
+        if self.history is not None:
+            self.history = np.concatenate([self.history[taken.rows], taken.symbols[:, None]], 1)
+        return taken.rows, taken.symbols
+
+    def _leave_cancelled(self, cancellation: Cancellation, lives: Bool[np.ndarray, "sentences candidates"]) -> None:
+        """Drop all hypotheses of cancelled sentences."""
+        dropped = 0
+        for at in np.flatnonzero(lives.any(1)).tolist():
+            if cancellation.is_cancelled(int(self.live[at])):
+                dropped += int(lives[at].sum())
+                lives[at] = False
+                self.sentences[self.live[at]].finished.clear()
+        if dropped:
+            cancellation.on_dropped(dropped)
+
+    def hypotheses(self, sentence: PeerSentence) -> list[Hypothesis]:
+        """The best of the finished hypotheses, best first; of equal ones the earlier first."""
+        best = sorted(sentence.finished, key=lambda ended: -ended.score)[: sentence.nbest]
+        return [sentence.hypothesis(self._path(ended.pointer)) for ended in best]
+
+    def _path(self, pointer: BackPointer) -> BackPointer:
+        """The same hypothesis with all symbols before the last."""
+        links, row = [], pointer.row
+        for length in range(pointer.length - 1, 0, -1):
+            rows, symbols, log_probs, totals = self.links[length - 1]
+            before = int(rows[row])
+            links.append(
+                BackPointer(None, int(symbols[row]), float(log_probs[row]), float(totals[row]), before, length)
+            )
+            row = before
+        path: BackPointer | None = None
+        for link in reversed(links):
+            path = link._replace(before=path)
+        return pointer._replace(before=path)
+
+    # --- what the next symbol may be ----------------------------------------------------------------------------------
+
+    def _allowed(self, step: Step) -> Step:
+        """The step with −∞ for symbols that are never chosen or come again, for early ends, and for late others."""
+        rules, length = self.rules, len(self.attention)
+        has_to_end = (self.limits[self.live] == length) & (rules.at_limit == "end" or rules.free_end)  # [sentences]
+        is_early = (length <= self.least[self.live]) & ~has_to_end
+        if not (has_to_end.any() or is_early.any() or rules.never or self.history is not None):
+            return step
+        log_probs = step.log_probs.clone()
+        offered = replace(step, log_probs=log_probs)
+        if self.history is not None:
+            penalise_repetition(offered, self.history, rules.repetition_penalty)
+            _forbid_repetition(offered, self.history, rules.no_repeat)
+        if rules.never:
+            forbid(offered, rules.never)
+        if is_early.any():
+            forbid(offered, {self.end}, rows=np.repeat(is_early, self.sizes))
+        if has_to_end.any():
+            ends = torch.where(_is(step, {self.end}), 0.0 if rules.free_end else log_probs, IMPOSSIBLE)
+            is_last = torch.from_numpy(np.repeat(has_to_end, self.sizes)).to(log_probs.device)
+            log_probs = torch.where(is_last[:, None], ends, log_probs)
+        if rules.renormalises:
+            is_possible = log_probs.isneginf().logical_not().any(1, keepdim=True)  # else 0 / 0
+            log_probs = torch.where(is_possible, log_probs.log_softmax(1), log_probs)
+        return replace(step, log_probs=log_probs)
 
 
 def _is(step: Step, symbols: Collection[int]) -> Bool[Tensor, "rows columns"]:
@@ -264,25 +393,13 @@ def _is(step: Step, symbols: Collection[int]) -> Bool[Tensor, "rows columns"]:
     return torch.isin(offered, offered.new_tensor(sorted(symbols))).expand_as(step.log_probs)
 
 
-def _best_candidates(live: Sequence[PeerSentence], step: Step, beams: int) -> list[list[PeerCandidate]]:
-    """The candidates of each sentence that a step considers, best first, impossible ones left out."""
-    best = beams * max(sentence.width for sentence in live)
-    top = top_symbols(step, best)
-    so_far = [0.0 if each is None else each.pointer.log_prob for sentence in live for each in sentence.live]
-    before = top.log_probs.new_tensor(so_far, dtype=torch.float64)  # [rows]
-    totals: list[list[float]] = (before[:, None] + top.log_probs.double()).tolist()
-    values, symbols = top.log_probs.double().tolist(), top.symbols.tolist()
-    found, first = [], 0
-    for sentence in live:
-        rows = range(first, first + len(sentence.live))
-        ranked = sorted(
-            (-total, row - first, symbols[row][column], row, column)
-            for row in rows
-            for column, total in enumerate(totals[row])
-            if total > IMPOSSIBLE
-        )[: beams * sentence.width]
-        found.append(
-            [PeerCandidate(row, place, symbol, values[row][column]) for _, place, symbol, row, column in ranked]
-        )
-        first = rows.stop
-    return found
+def _forbid_repetition(step: Step, history: Int64[np.ndarray, "rows length"], size: int) -> None:
+    """Set symbols to −∞ that would complete a run of `size` symbols for the second time."""
+    if not size or history.shape[1] < size:
+        return
+    windows = np.lib.stride_tricks.sliding_window_view(history, size, axis=1)  # [rows, windows, size]
+    last = history[:, history.shape[1] - size + 1 :]
+    is_same = (windows[:, :, :-1] == last[:, None]).all(2)  # [rows, windows]
+    for row in is_same.any(1).nonzero()[0].tolist():
+        again = {int(symbol) for symbol in windows[row, is_same[row], -1]}
+        step.log_probs[row, columns_of(step.symbols, row, again)] = IMPOSSIBLE
