@@ -387,12 +387,14 @@ def copying(sentences: int, generator: torch.Generator) -> Iterator[tuple[Source
         yield Source(ids, lengths), previous, ids
 
 
-def train(model: Transformer, *, steps: int, rate: float) -> list[float]:
+def train(
+    model: Transformer, batches: Iterator[tuple[Source, Tensor, Tensor]], *, steps: int, rate: float
+) -> list[float]:
     """The mean loss of each step. The learning rate begins at its height, without a warm-up, and falls."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, total_iters=steps)
     losses = []
-    for source, previous, target in itertools.islice(copying(32, torch.Generator().manual_seed(0)), steps):
+    for source, previous, target in itertools.islice(batches, steps):
         features = model(source, previous, source.lengths)
         labels = pack(target, packing_of(source.lengths, target.shape[1]))
         loss = smoothed_cross_entropy(features, model.output.weight, model.output.bias, labels) / len(labels)
@@ -407,7 +409,7 @@ def train(model: Transformer, *, steps: int, rate: float) -> list[float]:
 def test_it_learns_to_copy() -> None:
     settings = {"width": 32, "heads": 4, "feed_forward": 64, "encoder_layers": 1, "decoder_layers": 1, "tying": "all"}
     model = config(**settings, dropout_rate=0.0).build(SHARED, seed=1)
-    train(model, steps=200, rate=1e-2)
+    train(model, copying(32, torch.Generator().manual_seed(0)), steps=200, rate=1e-2)
     source, _, _ = next(copying(64, torch.Generator().manual_seed(1)))
     found = greedy_search(model.eval().stepper(), source, SearchConfig(beam=1))
     wanted = [tuple(ids[: length - 1].tolist()) for ids, length in zip(source.ids, source.lengths, strict=True)]
@@ -420,5 +422,5 @@ def test_twelve_layers_with_the_norm_before_train_without_warmup() -> None:
     """Knowing how often each of the eight symbols comes gives 2.0; less is only to be had from the source."""
     settings = {"width": 16, "feed_forward": 32, "encoder_layers": 12, "decoder_layers": 12, "tying": "all"}
     model = config(**settings, dropout_rate=0.0).build(SHARED, seed=1)
-    losses = train(model, steps=150, rate=3e-3)
+    losses = train(model, copying(32, torch.Generator().manual_seed(0)), steps=150, rate=3e-3)
     assert sum(losses[-5:]) / 5 < 1.5

@@ -9,6 +9,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import Int8Linear, Int8Output, Int8Weight, round_rows, with_int8
@@ -69,10 +70,13 @@ def model_of(kind: str) -> nn.Module:
         return TransformerConfig(width=16, heads=2, encoder_layers=1, decoder_layers=2, feed_forward=32).build(
             Symbols(20, 20, is_shared=True), seed=1
         )
+    if kind == "t5":
+        small = T5Config(width=16, heads=2, head_size=12, encoder_layers=1, decoder_layers=2, feed_forward=32)
+        return small.build(Symbols(20, 20, is_shared=True), seed=1)
     return Seq2SeqConfig(cell=kind, width=12, embedding_width=8, tying="none").build(SYMBOLS, seed=1)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["transformer", "lstm", "gru", "rnn"])
+@pytest.mark.parametrize("kind", ["transformer", "t5", "lstm", "gru", "rnn"])
 def test_a_model_in_eight_bits_shares_its_parameters_and_gives_nearly_the_same(kind: str) -> None:
     model = model_of(kind).eval()
     twin = with_int8(model, least_weights=1)

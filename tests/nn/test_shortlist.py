@@ -10,6 +10,7 @@ from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
 from seqloom.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.shortlist import Offered
@@ -32,6 +33,11 @@ def model_of(kind: str) -> Seq2Seq | Transformer:
     if kind == "transformer":
         small = TransformerConfig(width=8, heads=2, encoder_layers=1, decoder_layers=2, feed_forward=8, tying="none")
         return small.build(SYMBOLS, seed=1).double().eval()
+    if kind == "t5":
+        sizes = T5Config(
+            width=8, heads=2, head_size=3, encoder_layers=1, decoder_layers=2, feed_forward=8, tying="none"
+        )
+        return sizes.build(SYMBOLS, seed=1).double().eval()
     return Seq2SeqConfig(width=6, embedding_width=4, tying="none").build(SYMBOLS, seed=1).double().eval()
 
 
@@ -43,7 +49,7 @@ def test_a_shortlisted_stepper_keeps_the_laws_of_stepping(kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["transformer", "seq2seq"])
+@pytest.mark.parametrize("kind", ["transformer", "t5", "seq2seq"])
 def test_the_softmax_is_taken_over_the_list(kind: str) -> None:
     model = model_of(kind)
     source = Source(torch.tensor([[4, 9, END], [7, END, 0]]), torch.tensor([3, 2]))

@@ -15,9 +15,9 @@ from seqloom.core.config import Config
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import BEGIN
 
-LanguageScheme = Literal["none", "named_in_source", "before", "after"]
+LanguageScheme = Literal["none", "named_in_source", "before", "after", "instructions"]
 """Where the symbols of languages are: nowhere, before the source (that of the target language), before both texts, or
-after the source and before the target."""
+after the source and before the target; or each pair of languages has an instruction before the source."""
 
 
 class FrameConfig(Config):
@@ -31,9 +31,12 @@ class FrameConfig(Config):
     """Symbols that are read before the first one that is written."""
     scheme: LanguageScheme = "none"
     """Where the symbols of languages are: none, named_in_source (the symbol of the target language before the source),
-    before (those of both languages before their texts) or after (that of the source language after the source)."""
+    before (those of both languages before their texts) or after (that of the source language after the source); or
+    instructions (an instruction for each pair of languages)."""
     languages: dict[str, int] = Field(default_factory=dict)
     """The symbol of each language."""
+    instructions: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    """The symbols of an instruction before the source, by pairs of languages such as en-de."""
     source: str | None = None
     """The language that is translated from, for a model of several."""
     target: str | None = None
@@ -44,6 +47,8 @@ class FrameConfig(Config):
         if self.scheme == "none":
             return self
         before, after, begin = self.source_before, self.source_after, self.target_before
+        if self.scheme == "instructions":
+            return FrameConfig(source_before=(*self._instruction(), *before), source_after=after, target_before=begin)
         if self.scheme == "named_in_source":
             before = (self._symbol("target"), *before)
         else:
@@ -51,6 +56,17 @@ class FrameConfig(Config):
             own = self._symbol("source")
             before, after = ((own, *before), after) if self.scheme == "before" else (before, (*after, own))
         return FrameConfig(source_before=before, source_after=after, target_before=begin)
+
+    def _instruction(self) -> tuple[int, ...]:
+        """That of the chosen languages; none if none are chosen, because a text may bring its own."""
+        if self.source is None and self.target is None:
+            return ()
+        pair = f"{self.source}-{self.target}"
+        if self.source is None or self.target is None or pair not in self.instructions:
+            given = [f"{flag} {code}" for flag, code in (("--from", self.source), ("--to", self.target)) if code]
+            known = ", ".join(self.instructions)
+            raise UsageError(f"{' '.join(given)}: this model knows instructions for {known}; choose one of these pairs")
+        return self.instructions[pair]
 
     def _symbol(self, side: Literal["source", "target"]) -> int:
         language = getattr(self, side)

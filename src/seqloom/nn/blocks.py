@@ -80,15 +80,16 @@ class FeedForward(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """x / √(mean(x²) + ε) · weight: a layer norm without mean and bias (Zhang & Sennrich, 2019)."""
+    """factor · weight ⊙ x / √(mean(x²) + ε): a layer norm without mean and bias (Zhang & Sennrich, 2019)."""
 
-    def __init__(self, width: int, epsilon: float = 1e-6) -> None:
+    def __init__(self, width: int, epsilon: float = 1e-6, *, factor: float = 1.0) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
-        self.eps = epsilon
+        self.eps, self.factor = epsilon, factor
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        normed = F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return normed if self.factor == 1 else normed * self.factor
 
 
 def make_norm(width: int, *, kind: NormKind = "layer", epsilon: float = 1e-5) -> nn.LayerNorm | RMSNorm:

@@ -107,7 +107,7 @@ def _read(config: Mapping[str, Any], stored: StoredTensors, *, variant: Variant)
         encoder_layers=layers["encoder"],
         decoder_layers=layers["decoder"],
         feed_forward=inner,
-        activation=cast("Activation", choice(config, "activation_function", ACTIVATIONS, default=variant.activation)),
+        activation=choice(config, "activation_function", ACTIVATIONS, default=variant.activation),
         dropout_rate=real_number(config, "dropout", least=0.0, most=0.99, default=0.1),
         inner_dropout_rate=real_number(config, "activation_dropout", least=0.0, most=0.99, default=0.0),
         norm=variant.norm,

@@ -1,14 +1,16 @@
 """What a family of published models declares: its name, and how a folder of it becomes a model of ours."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from seqloom.core.declaration import ModelSettings
 from seqloom.core.errors import ModelError
 from seqloom.models.frames import LanguageScheme
 from seqloom.pretrained.mapping import StoredTensors, TensorMap
 from seqloom.pretrained.renumbering import Roles
+
+Word = TypeVar("Word")
 
 MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS, MAX_POSITIONS = 1 << 16, 1 << 9, 1 << 22, 1 << 24
 """Sizes beyond which a config is refused before anything is allocated."""
@@ -32,6 +34,8 @@ class Conversion:
     """Symbols of the longest input and output; None if no table of positions bounds them."""
     source_symbols: int | None = None
     """Rows of the vocabulary that it reads, if there are two."""
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    """What a source begins with if it is to be translated between two languages, by pairs such as en-de."""
     ignored: tuple[str, ...] = ()
     """Regular expressions of tensors that are known and not used: masks, tables that are computed, tied copies."""
 
@@ -65,7 +69,7 @@ def real_number(config: Mapping[str, Any], name: str, *, least: float, most: flo
     return float(value)
 
 
-def choice(config: Mapping[str, Any], name: str, known: Mapping[str, str], *, default: str) -> str:
+def choice(config: Mapping[str, Any], name: str, known: Mapping[str, Word], *, default: str) -> Word:
     """Our word for a value of config.json."""
     value = config.get(name, default)
     if not isinstance(value, str) or value not in known:

@@ -20,6 +20,7 @@ from seqloom.core.text_files import OnBad
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
+from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.settings import SearchConfig
@@ -100,7 +101,14 @@ def _plain(value: Any) -> Any:
 
 
 ModelConfig = Annotated[
-    TransformerConfig | Seq2SeqConfig | RnnLmConfig | ElmoConfig | NGramConfig | Word2VecConfig | OutsideConfig,
+    TransformerConfig
+    | T5Config
+    | Seq2SeqConfig
+    | RnnLmConfig
+    | ElmoConfig
+    | NGramConfig
+    | Word2VecConfig
+    | OutsideConfig,
     Field(discriminator="kind"),
 ]
 """Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
