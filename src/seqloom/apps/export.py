@@ -28,6 +28,7 @@ from seqloom.interop.argos import (
 )
 from seqloom.interop.ctranslate2 import Quantization, require_ctranslate2, require_transformer
 from seqloom.interop.ctranslate2_engine import max_positions, write_directory, write_engine_files
+from seqloom.interop.huggingface import require_exportable, write_huggingface
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
 from seqloom.nn.fast.int8 import MIN_WEIGHTS, keep_scales, kept_scales, row_scales
@@ -132,7 +133,7 @@ def unpack(archive: Path, folder: Path) -> Packed:
     return Packed(folder, len(names), archive.stat().st_size, sha256_of(archive))
 
 
-ExportKind = Literal["ctranslate2", "argos", "onnx", "arpa"]
+ExportKind = Literal["ctranslate2", "argos", "onnx", "huggingface", "arpa"]
 """Export formats. A new one is a function below and a case in `export`."""
 
 
@@ -161,8 +162,8 @@ def export(
     """Export a model directory, or the model of a finished run; by default to a new name beside it."""
     if out is not None:
         require_new(out)
-    if to in ("onnx", "arpa") and quantization not in (None, "none"):
-        what = "ONNX graphs" if to == "onnx" else "ARPA files"
+    if to in ("onnx", "huggingface", "arpa") and quantization not in (None, "none"):
+        what = {"onnx": "ONNX graphs", "huggingface": "folders of Hugging Face", "arpa": "ARPA files"}[to]
         raise UsageError(f"--quantization {quantization} is not supported for {what}")
     name = model.resolve().name
     if to == "arpa":
@@ -174,7 +175,9 @@ def export(
     text = resolved(model, []).text
     if to == "onnx":
         require_onnx()
-    elif to == "ctranslate2" or text.kind == "unigram":  # no other model can become an Argos package
+    elif to == "ctranslate2" or (
+        to == "argos" and text.kind == "unigram"
+    ):  # no other model can become an Argos package
         require_ctranslate2()
     loaded = load(model, device="cpu")
     match to:
@@ -188,6 +191,8 @@ def export(
             return export_argos(loaded, file, from_code=codes[0], to_code=codes[1], quantization=quantization or "int8")
         case "onnx":
             return export_onnx(loaded, out or beside(model, f"{name}-onnx"))
+        case "huggingface":
+            return export_huggingface(loaded, out or beside(model, f"{name}-huggingface"))
         case _:
             assert_never(to)
 
@@ -274,6 +279,33 @@ A translator as ONNX graphs, exported by Seqloom {__version__}.
 """
         write_atomically(partial / "README.md", readme)
     return Exported("onnx", folder, "none", _size(folder))
+
+
+# --- Hugging Face -----------------------------------------------------------------------------------------------------
+
+
+def export_huggingface(loaded: LoadedModel, folder: Path) -> Exported:
+    """Write a folder that transformers opens, model and tokeniser; whole or not at all."""
+    require_exportable(loaded)
+    with new_place(folder) as partial:
+        partial.mkdir()
+        notes = write_huggingface(partial, loaded, positions=max_positions(loaded))
+        readme = f"""# {_languages(loaded.card.source, loaded.card.target)}
+
+A translator for transformers, exported by Seqloom {__version__}.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{folder.name}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder.name}")
+found = model.generate(**tokenizer(["…"], return_tensors="pt", padding=True))
+print(tokenizer.batch_decode(found, skip_special_tokens=True))
+```
+"""
+        readme += "".join(f"\n- {note}" for note in notes) + ("\n" if notes else "")
+        write_atomically(partial / "README.md", readme)
+    return Exported("huggingface", folder, "none", _size(folder), tuple(notes))
 
 
 # --- sizes and READMEs ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ EXAMPLES = examples(
     "seqloom export run/model --to ctranslate2 --quantization int8 --out fast",
     "seqloom export run/model --to argos --out de-en.argosmodel",
     "seqloom export run/model --to onnx",
+    "seqloom export run/model --to huggingface --out folder",
     "seqloom export ngram/model --to arpa --out model.arpa.gz",
 )
 
@@ -22,13 +23,14 @@ EXAMPLES = examples(
 def export(
     model: ModelFolder,
     to: Annotated[
-        Literal["ctranslate2", "argos", "onnx", "arpa"],
+        Literal["ctranslate2", "argos", "onnx", "huggingface", "arpa"],
         typer.Option(
             "--to",
             metavar="KIND",
             help="[bold]ctranslate2[/bold]: a folder for CTranslate2, with the tokenisers. "
             "[bold]argos[/bold]: a package for Argos Translate and LibreTranslate; requires text.kind=unigram. "
             "[bold]onnx[/bold]: a folder with encoder and decoder step as ONNX graphs, and the tokenisers. "
+            "[bold]huggingface[/bold]: a folder that transformers opens, model and tokeniser. "
             "[bold]arpa[/bold]: an n-gram file for KenLM and others; .gz compresses it.",
         ),
     ],
@@ -56,8 +58,8 @@ def export(
 ) -> None:
     """Convert a model to the format of another program, with the same scores.
 
-    Transformers can be exported to ctranslate2 and onnx, and with text.kind=unigram to argos; recurrent translators to
-    onnx; n-gram models to arpa. Existing files are not replaced.
+    Transformers can be exported to ctranslate2, onnx and huggingface, and with text.kind=unigram to argos; recurrent
+    translators to onnx; n-gram models to arpa. Existing files are not replaced.
     """
     if to != "argos" and (from_code or to_code):
         raise UsageError("--from-code and --to-code require --to argos")
@@ -68,7 +70,7 @@ def export(
     if json:
         print(json_line(written))
         return
-    stored = "" if written.kind == "arpa" else f", quantization {written.quantization}"
+    stored = "" if written.kind in ("arpa", "huggingface") else f", quantization {written.quantization}"
     print(clean(f"Written  {written.path}  ({size(written.bytes)}{stored})"))
     for note in written.notes:
         print(clean(f"Note     {note}"))

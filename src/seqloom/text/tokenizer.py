@@ -389,6 +389,11 @@ class Tokenizer:
         """The piece of each id, the reserved ones first."""
         return self._kind.pieces
 
+    @property
+    def content(self) -> bytes:
+        """What its stored file holds: a vocabulary, merges, or a SentencePiece model."""
+        return self._kind.content
+
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BEGIN and END."""
         ids: list[int] = self._kind.segment([self.normaliser(as_text(line, "line"))]).ids.tolist()
