@@ -139,7 +139,7 @@ def _rewrite(change: Callable[[dict[str, object]], object]) -> Change:
         (_rewrite(lambda table: table.update({"x": 0})), "number 0 to two tokens, '</s>' and 'x'"),
         (_rewrite(lambda table: table.update({"x": -1})), "gives 'x' the number -1"),
         (_rewrite(lambda table: table.update({"x": "1"})), "gives 'x' the number 1"),
-        (_rewrite(lambda table: table.pop("<unk>")), "without <unk>"),
+        (_rewrite(lambda table: table.pop("<unk>")), "has no <unk>"),
         (lambda folder: (folder / "vocab.json").write_text("[1]"), "holds a list, not a table"),
         (lambda folder: (folder / "vocab.json").write_text("[" * 9999), "is not JSON"),
         (lambda folder: (folder / "vocab.json").write_text("{}"), "has 0 tokens"),

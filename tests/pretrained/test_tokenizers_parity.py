@@ -7,10 +7,14 @@ import shutil
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import sentencepiece
+import tokenizers
+import tokenizers.models
+import tokenizers.pre_tokenizers
+import tokenizers.trainers
 
 from nasty import (
     BIDI,
@@ -30,9 +34,11 @@ from nasty import (
     SPACES,
 )
 from seqloom.core.symbols import UNKNOWN
+from seqloom.pretrained.language_codes import MBART, MBART50, NLLB
 from seqloom.pretrained.renumbering import Roles
 from seqloom.pretrained.tokenizers import ForeignText, read_tokenizers
 from seqloom.text.normalise import collapse_spaces
+from seqloom.text.published import Published
 from seqloom.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.parity
@@ -155,3 +161,150 @@ def test_marian_without_the_vocabulary_file_differs(marian: Path, english: list[
     shutil.copytree(marian, tmp_path / "swapped")
     shutil.copy(marian / "target.spm", tmp_path / "swapped" / "source.spm")
     assert same(marian_text(tmp_path / "swapped")[0].tokenizers.source, expected, found.source.foreign, english[:20])
+
+
+class Case(NamedTuple):
+    """A family: its tokenizer in transformers, its sentencepiece file, and how that is trained."""
+
+    model_type: str
+    tokenizer: str
+    file: str
+    options: dict[str, Any]
+
+
+PLAIN_SPM = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+LLAMA_SPM = {"byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False}
+CASES = {
+    "nllb": Case("m2m_100", "NllbTokenizer", "sentencepiece.bpe.model", {"model_type": "bpe"}),
+    "mbart": Case("mbart", "MBartTokenizer", "sentencepiece.bpe.model", {}),
+    "mbart50": Case("mbart", "MBart50Tokenizer", "sentencepiece.bpe.model", {}),
+    "xlm-r": Case("xlm-roberta", "XLMRobertaTokenizer", "sentencepiece.bpe.model", {}),
+    "t5": Case("t5", "T5Tokenizer", "spiece.model", PLAIN_SPM),
+    "pegasus": Case("pegasus", "PegasusTokenizer", "spiece.model", PLAIN_SPM),
+    "llama": Case("llama", "LlamaTokenizer", "tokenizer.model", {"model_type": "bpe", **LLAMA_SPM}),
+}
+
+
+def special_tokens(theirs: Any) -> list[str]:
+    return [theirs.convert_ids_to_tokens(id) for id in theirs.all_special_ids]
+
+
+def text_of(folder: Path, theirs: Any, model_type: str, *, more: int = 3) -> ForeignText:
+    """What the folder gives for weights with some more rows than there are tokens."""
+    roles = Roles(pad=theirs.pad_token_id, begin=theirs.bos_token_id, end=theirs.eos_token_id, unknown=None)
+    return read_tokenizers(folder, model_type=model_type, config={}, roles=roles, symbols=len(theirs) + more)
+
+
+def compare(found: ForeignText, theirs: Any, lines: Sequence[str]) -> None:
+    """Ids and texts of one vocabulary for both sides."""
+    lines = without_typed(lines, special_tokens(theirs))
+    assert len(lines) > 0.9 * (PLAIN_LINES + NASTY_LINES)
+    expected = theirs(lines, add_special_tokens=False)["input_ids"]
+    assert found.tokenizers.source == found.tokenizers.target
+    assert same(found.tokenizers.source, expected, found.source.foreign, lines) == []
+    shifted = [id + 1 for id in found.source.foreign]
+    assert len(same(found.tokenizers.source, expected[:50], shifted, lines[:50])) == 50
+    same_decoding(found.tokenizers.target, found, theirs.decode, lines)
+    hidden = {found.source.ours[id] for id in theirs.all_special_ids} - {UNKNOWN}
+    for typed in special_tokens(theirs)[:20]:
+        assert hidden.isdisjoint(found.tokenizers.source.encode(f"a {typed} b"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ids_and_texts_of_tokenizer_json_are_those_of_transformers(
+    name: str, tmp_path: Path, english: list[str], german: list[str]
+) -> None:
+    case, given, saved = CASES[name], tmp_path / "given", tmp_path / "saved"
+    given.mkdir()
+    trained_spm(given / case.file, [*english, *german], vocab_size=900, **case.options)
+    (given / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": case.tokenizer}), encoding="utf-8")
+    extra = {"extra_special_tokens": list(NLLB)} if name == "nllb" else {}
+    getattr(transformers, case.tokenizer).from_pretrained(given, **extra).save_pretrained(saved)
+    theirs = getattr(transformers, case.tokenizer).from_pretrained(saved)
+    found = text_of(saved, theirs, case.model_type)
+    compare(found, theirs, [*english[:PLAIN_LINES], *nasty_lines()])
+    codes = {"nllb": NLLB, "mbart": MBART, "mbart50": MBART50}.get(name, ())
+    assert {code: found.source.foreign[id] for code, id in found.languages.items()} == {
+        code: theirs.convert_tokens_to_ids(code) for code in codes
+    }
+    # The sentencepiece model alone gives the same numbers. Only what transformers normalises in its own way differs:
+    # ordinary text does not.
+    plain = [*english[:PLAIN_LINES], *german[:PLAIN_LINES]]
+    alone = text_of(given, theirs, case.model_type)
+    assert isinstance(alone.tokenizers.source.published, Published)
+    assert (
+        same(alone.tokenizers.source, theirs(plain, add_special_tokens=False)["input_ids"], alone.source.foreign, plain)
+        == []
+    )
+    if name != "nllb":
+        assert alone.languages == found.languages
+    assert [alone.source.foreign[id] for id in range(4)] == [found.source.foreign[id] for id in range(4)]
+
+
+def test_m2m100_ids_and_languages_are_those_of_transformers(
+    tmp_path: Path, english: list[str], german: list[str]
+) -> None:
+    pieces = trained_spm(tmp_path / "spm", [*english, *german], vocab_size=900, model_type="bpe")
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *random.Random(2).sample(pieces[3:], 850)]
+    (tmp_path / "vocab").write_text(json.dumps({token: id for id, token in enumerate(tokens)}), encoding="utf-8")
+    saved = tmp_path / "saved"
+    transformers.M2M100Tokenizer(str(tmp_path / "vocab"), str(tmp_path / "spm")).save_pretrained(saved)
+    theirs = transformers.M2M100Tokenizer.from_pretrained(saved)
+    found = text_of(saved, theirs, "m2m_100", more=108)
+    compare(found, theirs, [*english[:PLAIN_LINES], *nasty_lines()])
+    assert {code: found.source.foreign[id] for code, id in found.languages.items()} == theirs.lang_code_to_id
+
+
+def byte_pairs(lines: Sequence[str], specials: Sequence[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """The vocabulary and merges of byte-level byte pairs."""
+    fast = tokenizers.Tokenizer(tokenizers.models.BPE())
+    fast.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=900, initial_alphabet=alphabet, special_tokens=list(specials), show_progress=False
+    )
+    fast.train_from_iterator(lines, trainer)
+    model = json.loads(fast.to_str())["model"]
+    return model["vocab"], [tuple(pair) for pair in model["merges"]]
+
+
+@pytest.mark.parametrize(("name", "model_type"), [("GPT2Tokenizer", "gpt2"), ("Qwen2Tokenizer", "qwen2")])
+def test_byte_level_ids_and_texts_are_those_of_transformers(
+    name: str, model_type: str, tmp_path: Path, english: list[str], german: list[str]
+) -> None:
+    vocabulary, merges = byte_pairs([*english, *german], ["<|endoftext|>"])
+    # Added tokens that are not special are found in text, here as there.
+    theirs = getattr(transformers, name)(vocab=vocabulary, merges=merges)
+    theirs.add_tokens(["<think>", "Mann läuft"])
+    theirs.save_pretrained(tmp_path / "saved")
+    theirs = getattr(transformers, name).from_pretrained(tmp_path / "saved")
+    lines = [*english[:PLAIN_LINES], *nasty_lines(), "a <think> b", "Ein Mann läuft."]
+    compare(text_of(tmp_path / "saved", theirs, model_type), theirs, lines)
+    # The older files.
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    written = "".join(f"{left} {right}\n" for left, right in merges)
+    (old / "merges.txt").write_text(f"#version: 0.2\n{written}", encoding="utf-8")
+    settings = {"unk_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+    (old / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    theirs = getattr(transformers, name)(vocab=vocabulary, merges=merges)
+    compare(text_of(old, theirs, model_type), theirs, [*german[:PLAIN_LINES], *nasty_lines()])
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_word_piece_ids_and_texts_are_those_of_transformers(
+    lowercase: bool, tmp_path: Path, english: list[str], german: list[str]
+) -> None:
+    trained = tokenizers.BertWordPieceTokenizer(lowercase=lowercase)
+    trained.train_from_iterator([*english, *german], vocab_size=900, show_progress=False)
+    theirs = transformers.BertTokenizer(vocab=trained.get_vocab(), do_lower_case=lowercase)
+    theirs.save_pretrained(tmp_path / "saved")
+    lines = [*english[:PLAIN_LINES], *nasty_lines()]
+    theirs.eos_token, theirs.bos_token = "[SEP]", "[CLS]"
+    compare(text_of(tmp_path / "saved", theirs, "bert"), theirs, lines)
+    old = tmp_path / "old"
+    old.mkdir()
+    trained.save_model(str(old))
+    (old / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}), encoding="utf-8")
+    compare(text_of(old, theirs, "bert"), theirs, lines)

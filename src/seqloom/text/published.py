@@ -11,6 +11,7 @@ because the regular expressions of a tokenizer.json are run by a backtracking en
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
@@ -20,6 +21,7 @@ import sentencepiece
 from jaxtyping import Int64, UInt32
 from tokenizers import Tokenizer as FastTokenizer
 
+from seqloom.core.errors import ModelError, SeqloomError
 from seqloom.core.files import parse_json
 from seqloom.core.symbols import END, RESERVED, UNKNOWN
 from seqloom.text.marks import BYTE_PIECES, SPACE, UNKNOWN_SIGN
@@ -246,22 +248,42 @@ class CutPiece(NamedTuple):
     end: int
 
 
+@contextmanager
+def library_errors(doing: str) -> Iterator[None]:
+    """A ModelError for whatever a library raises; bare exceptions of many kinds, panics among them."""
+    try:
+        yield
+    except SeqloomError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"{doing}: {' '.join(str(error).split())[:160]}") from error
+
+
+_FAILED = "the tokenizer of the published model failed on a text, so its files are damaged"
+
+
 class _SentencePieces:
     """A sentencepiece model."""
 
     def __init__(self, model: bytes) -> None:
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        require_sound_rules(model)
+        self._processor = sentencepiece.SentencePieceProcessor()
+        self._processor.LoadFromSerializedProto(model)
         self.size: int = self._processor.get_piece_size()
 
     def cut(self, texts: list[str]) -> list[list[int]]:
         """The ids of the texts."""
-        ids: list[list[int]] = self._processor.encode(texts, out_type=int, num_threads=1)
+        with library_errors(_FAILED):
+            ids: list[list[int]] = self._processor.encode(texts, out_type=int, num_threads=1)
         return ids
 
     def places(self, text: str) -> list[CutPiece]:
         """The pieces of a text with their places."""
-        # The message that every version of the library gives; its places are counted in bytes.
-        message = self._processor.encode(text, out_type="serialized_proto")
+        with library_errors(_FAILED):
+            # The message that every version of the library gives; its places are counted in bytes.
+            message = self._processor.encode(text, out_type="serialized_proto")
         whole = text.encode("utf-8")
         pieces, begin, read = [], 0, 0
         for field, piece, _ in wire_fields(message):
@@ -279,19 +301,168 @@ class _Fast:
     """A tokenizer.json."""
 
     def __init__(self, model: bytes) -> None:
-        self._fast = FastTokenizer.from_str(model.decode("utf-8"))
-        self.size: int = self._fast.get_vocab_size(with_added_tokens=True)
+        require_known_parts(parse_json(model))
+        with library_errors("the tokenizers library does not read it"):
+            self._fast = FastTokenizer.from_str(model.decode("utf-8"))
+            self._fast.encode_special_tokens = True  # what is typed stays text
+            self._fast.no_padding()
+            self._fast.no_truncation()
+            self.size = max(self._fast.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def cut(self, texts: list[str]) -> list[list[int]]:
         """The ids of the texts."""
-        return [encoding.ids for encoding in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
+        with library_errors(_FAILED):
+            return [encoding.ids for encoding in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
 
     def places(self, text: str) -> list[CutPiece]:
         """The pieces of a text with their places."""
-        found = self._fast.encode(text, add_special_tokens=False)
+        with library_errors(_FAILED):
+            found = self._fast.encode(text, add_special_tokens=False)
         return [
             CutPiece(id, token, *place) for id, token, place in zip(found.ids, found.tokens, found.offsets, strict=True)
         ]
+
+
+# --- what a tokenizer.json may be made of ----------------------------------------------------------------------------
+
+_LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_LARGE, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CASED = rf"[^\r\n\p{{L}}\p{{N}}]?{_LARGE}*{_SMALL}+", rf"[^\r\n\p{{L}}\p{{N}}]?{_LARGE}+{_SMALL}*"
+_CASED_REST = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+QWEN2_PATTERN = rf"{_ENDINGS}|{_LETTERS}|\p{{N}}|{_REST}"
+KNOWN_PATTERNS = frozenset(
+    {
+        GPT2_PATTERN,
+        QWEN2_PATTERN,
+        rf"{_ENDINGS}|{_LETTERS}|\p{{N}}{{1,3}}|{_REST}",  # Llama 3
+        rf"{_CASED[0]}|{_CASED[1]}|\p{{N}}|{_CASED_REST}",  # Mistral, from Nemo on
+        rf"{_CASED[0]}{_ENDINGS}?|{_CASED[1]}{_ENDINGS}?|\p{{N}}{{1,3}}|{_CASED_REST}",  # o200k
+        # HunYuan, one after another
+        r"\p{N}{1,3}",
+        "[一-龥\u3040-ゟ゠-ヿ]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"""
+        r""" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""",
+        # Spaces and line ends
+        *(" {2,}", " +", r"\n", r"\s+", r"\s{2,}"),
+    }
+)
+"""The regular expressions of known tokenizers. Others are refused, since one can be made to run for years."""
+
+_MAX_LITERAL, _MAX_DEPTH = 32, 4
+_NORMALIZERS = frozenset(
+    {
+        *("Precompiled", "BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Lowercase", "StripAccents", "Strip"),
+        *("Prepend", "Replace", "Sequence"),
+    }
+)
+_PRE_TOKENIZERS = frozenset(
+    {
+        *("Metaspace", "WhitespaceSplit", "Whitespace", "ByteLevel", "BertPreTokenizer", "Digits", "Punctuation"),
+        *("Split", "Sequence"),
+    }
+)
+_MODELS = frozenset({"BPE", "Unigram", "WordPiece"})
+
+
+def require_known_parts(found: Any) -> None:
+    """Raise a ValueError that names the first part of a tokenizer.json that known tokenizers do not have."""
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds a {type(found).__name__}, not a table")
+    model = found.get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or kind not in _MODELS:
+        raise ValueError(f"its model is {_brief(kind)}; known: {', '.join(sorted(_MODELS))}")
+    if model.get("dropout") or model.get("end_of_word_suffix"):
+        raise ValueError("its model has a dropout or end_of_word_suffix, which is not supported")
+    if (model.get("continuing_subword_prefix") or "") != ("##" if kind == "WordPiece" else ""):
+        prefix = _brief(model.get("continuing_subword_prefix"))
+        raise ValueError(f"its model has continuing_subword_prefix={prefix}, which is not supported")
+    _require_known(found.get("normalizer"), "normalizer", _NORMALIZERS)
+    _require_known(found.get("pre_tokenizer"), "pre_tokenizer", _PRE_TOKENIZERS)
+
+
+def _require_known(part: Any, what: str, known: frozenset[str], depth: int = 0) -> None:
+    if part is None:
+        return
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(kind, str) or kind not in known or depth > _MAX_DEPTH:
+        raise ValueError(f"its {what} is {_brief(kind)}, which is not supported; known: {', '.join(sorted(known))}")
+    if kind == "Sequence":
+        parts = part.get("normalizers" if what == "normalizer" else "pretokenizers")
+        if not isinstance(parts, list) or len(parts) > 32:
+            raise ValueError(f"its {what} has a Sequence that is not a short list")
+        for each in parts:
+            _require_known(each, what, known, depth + 1)
+        return
+    for name in ("content", "prepend", "replacement"):
+        if isinstance(part.get(name), str) and len(part[name]) > _MAX_LITERAL:
+            raise ValueError(f"its {what} {kind} has a {name} of {len(part[name]):,} characters")
+    pattern = part.get("pattern")
+    if pattern is not None or kind in ("Split", "Replace"):
+        _require_known_pattern(pattern, f"{what} {kind}")
+
+
+def _require_known_pattern(pattern: Any, where: str) -> None:
+    if isinstance(pattern, dict) and len(pattern) == 1:
+        literal, regex = pattern.get("String"), pattern.get("Regex")
+        if isinstance(literal, str) and 0 < len(literal) <= _MAX_LITERAL:
+            return
+        # A line end may be written as itself.
+        if isinstance(regex, str) and regex.replace("\r", r"\r").replace("\n", r"\n") in KNOWN_PATTERNS:
+            return
+    raise ValueError(f"its {where} has an unknown pattern, {_brief(pattern)}")
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+# --- messages of Protocol Buffers, in which sentencepiece models are written -----------------------------------------
+
+_NORMALIZER_SPEC, _CHARSMAP = (3, 5), 2
+
+
+def require_sound_rules(model: bytes) -> None:
+    """Raise a ValueError if the normalisation rules of a sentencepiece model point outside of themselves.
+
+    The rules are a tree in an array (Aoe, 1989) that the library follows without looking where it goes.
+    """
+    for field, spec, _ in wire_fields(model):
+        if field not in _NORMALIZER_SPEC or not isinstance(spec, bytes):
+            continue
+        for number, rules, _ in wire_fields(spec):
+            if number == _CHARSMAP and rules:
+                _require_sound_tree(rules)
+
+
+def _require_sound_tree(rules: bytes) -> None:
+    size = int.from_bytes(rules[:4], "little")
+    if len(rules) < 8 or size % 4 or not 4 <= size < len(rules) - 4 or rules[-1]:
+        raise ValueError("its normalisation rules are damaged")
+    units = np.frombuffer(rules, "<u4", size // 4, 4).astype(np.int64)
+    begins = np.arange(len(units)) ^ ((units >> 10) << ((units & (1 << 9)) >> 6))  # of the children of each unit
+    has_leaf = (units >> 8) & 1 == 1
+    children = np.flatnonzero(units >> 31 == 0)
+    places = children ^ (units[children] & 0xFF)  # where their parents' children begin
+    order = np.argsort(places, kind="stable")
+    children, places = children[order], places[order]
+    seen = np.zeros(len(units), bool)
+    level = np.array([0])
+    while len(level):
+        seen[level] = True
+        begin = begins[level]
+        if ((begin | 0xFF) >= len(units)).any():
+            raise ValueError("its normalisation rules are damaged")
+        if ((units[begin[has_leaf[level]]] & 0x7FFFFFFF) >= len(rules) - 4 - size).any():
+            raise ValueError("its normalisation rules are damaged")
+        first, last = np.searchsorted(places, begin, "left"), np.searchsorted(places, begin, "right")
+        counts = last - first
+        found = children[np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())]
+        level = np.unique(found[~seen[found]])
 
 
 def wire_fields(message: bytes) -> Iterator[tuple[int, Any, int]]:
