@@ -7,6 +7,10 @@ translator.translate(["Guten Morgen."])
 from seqloom import LanguageModel
 model = LanguageModel.load("language-model/model")
 model.generate("The old man")[0].text
+
+from seqloom import Encoder
+encoder = Encoder.load("all-MiniLM-L6-v2")
+encoder.encode(["The old man reads."])
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,6 +19,7 @@ import seqloom.core.openmp  # noqa: F401 - first, because it decides how threads
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
+    from seqloom.apps.encoder import Encoder
     from seqloom.apps.language_model import LanguageModel
     from seqloom.apps.translator import Translator
     from seqloom.classical.vectors import WordVectors
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from seqloom.search.settings import SearchConfig
 
 __all__ = [
+    "Encoder",
     "LanguageModel",
     "SearchConfig",
     "SeqloomError",
@@ -54,6 +60,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.runs.train import train
 
         return train
+    if name == "Encoder":
+        from seqloom.apps.encoder import Encoder
+
+        return Encoder
     if name == "LanguageModel":
         from seqloom.apps.language_model import LanguageModel
 

@@ -140,7 +140,7 @@ def example_calls(address: str, served: "ServedModels", *, has_keys: bool) -> li
 
 
 def _example_completions(address: str, served: "ServedModels", *, has_keys: bool) -> list[str]:
-    """Calls to language models and word vectors."""
+    """Calls to language models, word vectors and encoders."""
     key = " -H 'Authorization: Bearer KEY'" if has_keys else ""
     bodies: dict[str, list[tuple[str, str]]] = {
         "language model": [
@@ -148,6 +148,7 @@ def _example_completions(address: str, served: "ServedModels", *, has_keys: bool
             ("completions", '"prompt": "The end.\\n", "max_tokens": 0, "echo": true, "logprobs": 0'),
         ],
         "word vectors": [("embeddings", '"input": "house"')],
+        "encoder": [("embeddings", '"input": "A small house."')],
     }
     calls = [
         f'  curl {address}/v1/{route}{key} -d \'{{"model": "{model.name}", {body}}}\''

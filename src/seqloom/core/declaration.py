@@ -10,9 +10,15 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors"]
+Purpose = Literal["translator", "language model", "word vectors", "encoder"]
 
-TaskKind = Literal["translation", "language_modelling", "bidirectional_language_modelling", "fitting"]
+TaskKind = Literal[
+    "translation",
+    "language_modelling",
+    "bidirectional_language_modelling",
+    "masked_language_modelling",
+    "fitting",
+]
 """What models are trained for; `fitting` is for models with their own loop."""
 
 StepperOption = Literal["heads", "shortlist"]

@@ -56,6 +56,36 @@ class AttendsByHeads(Protocol):
         ...
 
 
+class SentenceModel(Protocol):
+    """What a model must offer to be used as an encoder of sentences."""
+
+    @property
+    def sentence_width(self) -> int:
+        """Size of the vector of a text."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the longest text, BEGIN and END not counted."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """Text that is read before each text."""
+        ...
+
+    @property
+    def is_lowercase(self) -> bool:
+        """Whether texts are read in lower case."""
+        ...
+
+    def sentence_vectors(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch features"]:
+        """One vector for each text; texts come without BEGIN and END."""
+        ...
+
+
 class RecurrentLanguageModel(Protocol):
     """What a model must offer to be trained and used as a language model."""
 

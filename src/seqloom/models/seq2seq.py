@@ -156,7 +156,7 @@ class Seq2SeqConfig(CellOptions):
             layers = (Bidirectional if self.is_bidirectional else Stack)(
                 *encoder_cells, dropout_rate=rate, skip=self.skip, dropout_kind=kind
             )
-            encoder = Encoder(tables.source, layers, dropout_rate=rate, dropout_kind=kind)
+            encoder = RecurrentEncoder(tables.source, layers, dropout_rate=rate, dropout_kind=kind)
             attention = None
             if self.attention != "none":
                 attention = Attention(SCORES[self.attention](self.width, memory_width))
@@ -226,7 +226,7 @@ class Seq2SeqConfig(CellOptions):
             )
 
 
-class Encoder(nn.Module):
+class RecurrentEncoder(nn.Module):
     """Embeddings and the recurrent layers over them."""
 
     def __init__(
@@ -271,7 +271,7 @@ class Seq2Seq(nn.Module):
     stepper_options: ClassVar[frozenset[StepperOption]] = frozenset({"shortlist"})
 
     def __init__(
-        self, encoder: Encoder, bridge: Bridge | None, *, decoder: Decoder, output: Output, summary: Summary
+        self, encoder: RecurrentEncoder, bridge: Bridge | None, *, decoder: Decoder, output: Output, summary: Summary
     ) -> None:
         super().__init__()
         self.encoder = encoder

@@ -251,7 +251,10 @@ class EncoderLayer(nn.Module):
         self.around_self, self.around_feed_forward = bypass(), bypass()
 
     def forward(
-        self, x: Float[Tensor, "tokens width"], packing: Packing, mask: Float[Tensor, "#batch #heads #queries keys"]
+        self,
+        x: Float[Tensor, "tokens width"],
+        packing: Packing,
+        mask: Float[Tensor, "#batch #heads #queries keys"] | None,
     ) -> Float[Tensor, "tokens width"]:
         x = self.around_self(x, lambda x: self.self(x, packing, mask=mask, is_causal=False))
         x = self.around_feed_forward(x, self.feed_forward)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from seqloom.core.declaration import ModelSettings
@@ -51,6 +52,8 @@ class Family:
     """From config.json and the weights, which decide what is tied. A ModelError names what is not supported."""
     rename: Callable[[str], str] = str
     """From a name in a file to today's name."""
+    roles: Callable[[Path, Roles], Roles] | None = None
+    """The roles of the symbols as the tokeniser files in a folder name them, where config.json does not."""
 
 
 def whole_number(config: Mapping[str, Any], name: str, *, most: int, least: int = 1, default: int | None = None) -> int:

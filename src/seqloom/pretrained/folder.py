@@ -91,10 +91,10 @@ def is_published(folder: Path) -> bool:
     return not isinstance(found, dict) or "model_type" in found or "architectures" in found
 
 
-def read_settings_file(path: Path) -> dict[str, Any]:
-    """The table in a JSON file."""
+def read_settings_file(path: Path, *, largest: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """The table in a JSON file of at most so many bytes."""
     try:
-        found = read_json(path, largest=MAX_CONFIG_BYTES)
+        found = read_json(path, largest=largest)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}; download the folder again") from error
     except ValueError as error:

@@ -17,6 +17,7 @@ from seqloom.core.config import Config
 from seqloom.core.declaration import ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
+from seqloom.models.bert import BertConfig
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
@@ -29,6 +30,7 @@ from seqloom.tasks.settings import (
     FittingConfig,
     FullConfig,
     LanguageModellingConfig,
+    MaskedLanguageModellingConfig,
     NceConfig,
     TranslationConfig,
 )
@@ -106,6 +108,7 @@ ModelConfig = Annotated[
     | Seq2SeqConfig
     | RnnLmConfig
     | ElmoConfig
+    | BertConfig
     | NGramConfig
     | Word2VecConfig
     | OutsideConfig,
@@ -113,7 +116,9 @@ ModelConfig = Annotated[
 ]
 """Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
 
-AnyTask = TranslationConfig | LanguageModellingConfig | BidirectionalConfig | FittingConfig
+AnyTask = (
+    TranslationConfig | LanguageModellingConfig | BidirectionalConfig | MaskedLanguageModellingConfig | FittingConfig
+)
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
 """Every task there is."""
 

@@ -431,7 +431,8 @@ def in_words(config: RunConfig) -> str:
         "translator": "seqloom translate",
         "language model": "seqloom perplexity and seqloom generate",
         "word vectors": "seqloom vectors",
+        "encoder": "seqloom serve, or seqloom.Encoder from Python",
     }
     purpose = config.purpose
-    what = f"it holds {purpose}" if purpose == "word vectors" else f"it is a {purpose}"
-    return f"{what} of kind {config.model.kind}; use {commands[purpose]}"
+    article = {"word vectors": "it holds", "encoder": "it is an"}.get(purpose, "it is a")
+    return f"{article} {purpose} of kind {config.model.kind}; use {commands[purpose]}"

@@ -104,6 +104,11 @@ def choose_config(
         start = read_settings(find_model(Path(first.training.start_from)))
         defaults |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
         first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
+    if first.purpose == "encoder":
+        raise UsageError(
+            f"model.kind={first.model.kind} cannot be trained: encoders are imported from published folders, with "
+            "seqloom import FOLDER --out MODEL"
+        )
     if isinstance(first.model, OutsideConfig) and model is None:
         raise UsageError(
             f"model.kind=outside is a model that only Python can build ({first.model.in_words()}); train it with: "

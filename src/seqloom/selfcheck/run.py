@@ -20,7 +20,7 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
-from seqloom.runs.loading import Loaded, LoadedModel, find_model, load_any
+from seqloom.runs.loading import Loaded, LoadedModel, find_model, in_words, load_any
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, own_lines
@@ -158,6 +158,8 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
             raise UsageError(f"--lines {lines}: word vectors read no lines; leave it out")
         words = WordVectorChecks(loaded, cast("WordVectors", loaded.model), count=count, seed=seed)
         return f"{len(words.words):,} words, drawn with seed {seed}", words.checks()
+    if loaded.config.purpose == "encoder":
+        raise UsageError(f"{loaded.folder} has no promises to check: {in_words(loaded.config)}")
     tokenizer = loaded.tokenizers.source
     if lines is not None:
         given = given_lines(lines, loaded.config, count=count, seed=seed)

@@ -13,7 +13,7 @@ from seqloom.core.declaration import Purpose
 from seqloom.core.errors import UsageError
 from seqloom.search.settings import SearchConfig
 from seqloom.serve.completion import LanguageModelActions
-from seqloom.serve.embedding import open_vector_actions
+from seqloom.serve.embedding import open_encoder_actions, open_vector_actions
 from seqloom.serve.groups import Action, Emit, GroupCancellation, Groups, ignore_parts
 from seqloom.text.glossary import Glossary, ways_to_write
 from seqloom.text.tags import Tagged, place_tags, take_out
@@ -41,6 +41,9 @@ def open_actions(
         completing = LanguageModelActions(open_language_model(path, device))
         completing.warm_up()
         return {"complete": completing.complete}
+    if purpose == "encoder":
+        device = [each for each in overrides if not each.startswith("search.")]
+        return {"embed": open_encoder_actions(path, device).embed}
     return {"embed": open_vector_actions(path).embed}
 
 

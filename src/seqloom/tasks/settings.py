@@ -223,6 +223,13 @@ class BidirectionalConfig(Config):
         return {"tokens_per_batch": rows * length}, Reason(("task.tokens_per_batch",), text)
 
 
+class MaskedLanguageModellingConfig(Config):
+    """What an encoder was trained for: hidden tokens from all others. It has no settings: encoders are imported."""
+
+    kind: Literal["masked_language_modelling"] = "masked_language_modelling"
+    """Names this task in a config file."""
+
+
 class FittingConfig(Config):
     """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
 

@@ -1,4 +1,5 @@
-"""The API of OpenAI, version 1: language models complete prompts, word vectors embed texts, translators chat.
+"""The API of OpenAI, version 1: language models complete prompts, word vectors and encoders embed texts,
+translators chat.
 
 A translator takes the last message of the user as its source text. Parameters that would change an answer and are not
 supported are refused unless they have no effect, such as a penalty of 0.
@@ -35,6 +36,7 @@ USES: Mapping[Purpose, str] = {
     "translator": "it is a translator: use /v1/chat/completions, or /translate",
     "language model": "it is a language model: use /v1/completions",
     "word vectors": "it has word vectors: use /v1/embeddings",
+    "encoder": "it is an encoder: use /v1/embeddings",
 }
 
 NEUTRAL: Mapping[str, Mapping[str, Any]] = {
@@ -178,14 +180,14 @@ async def _begin(call: Call) -> Parameters:
     return Parameters(await call.fields())
 
 
-def _model(service: Service, name: Any, purpose: Purpose | None = None) -> ServedModel:
-    """The model of a name, which must be of this purpose."""
+def _model(service: Service, name: Any, *purposes: Purpose) -> ServedModel:
+    """The model of a name, which must be of one of these purposes, if any are given."""
     if not isinstance(name, str):
         raise bad_request("the parameter model is missing; /v1/models lists the models", param="model")
     model = service.models.by_name.get(name)
     if model is None:
         raise Refusal(404, f"there is no model {name[:64]!r}; /v1/models lists the models", param="model")
-    if purpose is not None and model.purpose != purpose:
+    if purposes and model.purpose not in purposes:
         raise bad_request(f"the model {name!r} cannot be used here; {USES[model.purpose]}", param="model")
     return model
 
@@ -334,7 +336,7 @@ def _event(record: Mapping[str, Any]) -> str:
 async def embed(service: Service, call: Call) -> Response:
     """`POST /v1/embeddings`."""
     given = await _begin(call)
-    model = _model(service, given.values.get("model"), "word vectors")
+    model = _model(service, given.values.get("model"), "word vectors", "encoder")
     encoding = given.values.get("encoding_format") or "float"
     if encoding not in ("float", "base64"):
         raise bad_request("encoding_format must be float or base64", param="encoding_format")

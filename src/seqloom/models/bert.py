@@ -1,0 +1,308 @@
+"""BERT: an encoder that reads a text in both directions at once (Devlin et al., 2019).
+
+    input       x_t = norm(E[w_t] + P[t] + S[segment of t])              w_0 = BEGIN ([CLS]), w_{n+1} = END ([SEP])
+    layer       x ← norm(x + attention(x))
+                x ← norm(x + W₂ gelu(W₁ x))                              the norm comes after each sublayer
+    masked LM   P(w_t | all others) = softmax(E norm(gelu(W x_t)) + b)   trained on tokens that were hidden
+    pooler      tanh(W x_0)                                              trained on pairs of sentences
+
+RoBERTa and XLM-R (Liu et al., 2019; Conneau et al., 2020) differ by settings: one segment, no pooler, and a table of
+positions whose first rows are not used. A sentence has one vector (Reimers & Gurevych, 2019):
+
+    sentence    v = pool(x_0 … x_{n+1})                                  mean, first, last, or largest of each column
+                v ← φ(W v + b)                                           any number of times
+                v ← v / ‖v‖                                              if the settings say so
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import ClassVar, Literal, cast
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.core.config import Config
+from seqloom.core.declaration import ModelSettings, Purpose, TaskKind
+from seqloom.core.errors import ConfigError, ModelError
+from seqloom.models.elmo import frame
+from seqloom.models.transformer import EncoderLayer
+from seqloom.nn.blocks import Activation, FeedForward, Residual, activated
+from seqloom.nn.dropout import Dropout, reseed
+from seqloom.nn.embeddings import Embedding, Symbols
+from seqloom.nn.init import linear, seeded
+from seqloom.nn.multihead import SelfAttention, check_heads
+from seqloom.nn.outputs import Output
+from seqloom.nn.packing import additive, length_mask, pack, packing_of
+
+FRAME = 2
+"""Symbols around each text: BEGIN and END."""
+
+Pooling = Literal["mean", "cls", "last", "max"]
+
+DenseActivation = Literal["none", "tanh", "relu", "gelu", "sigmoid", "silu"]
+_ACTIVATIONS: dict[DenseActivation, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+}
+
+
+class DenseConfig(Config):
+    """A layer between the pooled vector and the vector of a sentence."""
+
+    width: int = Field(ge=1, le=100_000)
+    """Size of its output."""
+    activation: DenseActivation = "tanh"
+    """Applied to its output: none, tanh, relu, gelu, sigmoid or silu."""
+    has_bias: bool = True
+    """Whether a bias is added."""
+
+
+class SentenceConfig(Config):
+    """How a text becomes one vector."""
+
+    pooling: Pooling = "mean"
+    """From the vectors of tokens, BEGIN and END included, to that of the text: their mean, the first (cls), the last,
+    or the largest of each column (max)."""
+    dense: tuple[DenseConfig, ...] = Field((), max_length=16)
+    """Layers after the pooling."""
+    normalise: bool = False
+    """Whether vectors are scaled to length 1, so that their product is a cosine."""
+    longest: int | None = Field(None, ge=FRAME, le=1_000_000)
+    """Tokens that are read of a text, BEGIN and END counted; by default as many as there are positions."""
+    prompt: str = Field("", max_length=10_000)
+    """Text that is read before each text."""
+    lowercase: bool = False
+    """Whether capital letters become small ones before a text is split into pieces."""
+
+
+class BertConfig(ModelSettings):
+    """An encoder of text in both directions: vectors of tokens and of sentences."""
+
+    purpose: ClassVar[Purpose] = "encoder"
+    task_kind: ClassVar[TaskKind] = "masked_language_modelling"
+    is_rounded_by_int8: ClassVar[bool] = True
+
+    kind: Literal["bert"] = "bert"
+    """Names this model in a config file."""
+    width: int = Field(256, ge=2, le=100_000)
+    """Size of each token's vector."""
+    heads: int = Field(4, ge=1)
+    """Attention heads; each takes width / heads numbers."""
+    layers: int = Field(4, ge=1, le=1_000)
+    """Layers of self-attention and feed-forward."""
+    feed_forward: int = Field(1024, ge=1, le=1_000_000)
+    """Inner size of the feed-forward blocks."""
+    activation: Activation = "gelu"
+    """Between the two feed-forward layers and before the output: gelu (the paper) or another one."""
+    dropout_rate: float = Field(0.1, ge=0, lt=1)
+    """Share of numbers dropped from embeddings and from the output of each sublayer, in training."""
+    epsilon: float = Field(1e-12, gt=0, lt=1)
+    """Added to the variance in each norm."""
+    longest: int = Field(512, ge=FRAME, le=1_000_000)
+    """Tokens of the longest text, BEGIN and END counted: each position has a row of a table."""
+    unused_positions: int = Field(0, ge=0, le=1_000_000)
+    """Rows of that table before the row of the first position: 0 for BERT, 2 for RoBERTa and XLM-R."""
+    segments: int = Field(2, ge=0, le=1_000)
+    """Rows of the table of segments, which tells a second sentence from the first; 0 for none."""
+    has_output: bool = True
+    """Whether there is an output for hidden tokens; a model that only makes vectors has none."""
+    has_pooler: bool = False
+    """Whether there is a layer on top of the first token, trained on pairs of sentences."""
+    tying: Literal["output", "none"] = "output"
+    """Whether words and output share one table."""
+    sentence: SentenceConfig = SentenceConfig()
+    """How a text becomes one vector."""
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> "BertConfig":
+        """Checked when the settings are read."""
+        try:
+            check_heads(self.width, self.heads)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        if (self.sentence.longest or 0) > self.longest:
+            raise ValueError(
+                f"model.sentence.longest={self.sentence.longest} is more than the model.longest={self.longest} "
+                "positions of the model"
+            )
+        return self
+
+    def build(self, symbols: Symbols, *, seed: int) -> "Bert":
+        """A model with fresh weights drawn from `seed`, which also begins its dropout."""
+        with seeded(seed):
+            model = Bert(self, symbols.target)
+        reseed(model, seed)
+        return model
+
+
+class Bert(nn.Module):
+    """Embeddings and encoder layers; `forward` gives vectors of tokens, `sentence_vectors` of texts."""
+
+    def __init__(self, config: BertConfig, symbols: int) -> None:
+        super().__init__()
+        width = config.width
+
+        def bypass() -> Residual:
+            return Residual(width, norm="after", dropout_rate=config.dropout_rate, epsilon=config.epsilon)
+
+        def layer() -> EncoderLayer:
+            attention = SelfAttention(width, config.heads)
+            return EncoderLayer(
+                attention, FeedForward(width, config.feed_forward, activation=config.activation), bypass
+            )
+
+        self.longest, self.unused_positions = config.longest, config.unused_positions
+        self.embedding = Embedding(symbols, width)
+        self.positions = _table(config.unused_positions + config.longest, width)
+        self.segments = _table(config.segments, width) if config.segments else None
+        self.norm = nn.LayerNorm(width, eps=config.epsilon)
+        self.dropout = Dropout(config.dropout_rate)
+        self.layers = cast("list[EncoderLayer]", nn.ModuleList(layer() for _ in range(config.layers)))
+        self.masked = None
+        if config.has_output:
+            table = self.embedding.weight if config.tying == "output" else Embedding(symbols, width).weight
+            self.masked = MaskedOutput(table, config)
+        self.pooler = linear(width, width) if config.has_pooler else None
+        self.sentence = SentenceHead(config.sentence, width)
+
+    def forward(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> Float[Tensor, "tokens width"]:
+        """Vectors of all tokens, text after text, n + 2 of each; texts come without BEGIN and END."""
+        return self.read(frame(ids, lengths), lengths + FRAME)
+
+    def read(
+        self,
+        ids: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "tokens width"]:
+        """The same for texts that contain BEGIN and END, or pairs of sentences with the segment of each token."""
+        packing = packing_of(lengths, ids.shape[1])
+        if packing.longest > self.longest:
+            raise ModelError(
+                f"a text of {packing.longest} tokens is longer than the {self.longest} positions there are"
+            )
+        x = self.embedding(pack(ids, packing))  # [tokens, width]
+        x = x + F.embedding(packing.positions + self.unused_positions, self.positions)
+        if self.segments is not None:
+            x = x + (self.segments[0] if segments is None else F.embedding(pack(segments, packing), self.segments))
+        x = self.dropout(self.norm(x))
+        mask = None
+        if not packing.is_full:  # [batch, 1, 1, time]
+            mask = additive(length_mask(lengths, packing.longest), x.dtype)[:, None, None]
+        for layer in self.layers:
+            x = layer(x, packing, mask)
+        states: Tensor = x
+        return states
+
+    def masked_features(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        """What `output` scores, of the vectors of hidden tokens."""
+        if self.masked is None:
+            raise ModelError("this model has no output for hidden tokens (model.has_output is false)")
+        features: Tensor = self.masked(states)
+        return features
+
+    @property
+    def output(self) -> Output:
+        """Scores over the symbols; it reads `masked_features`."""
+        if self.masked is None:
+            raise ModelError("this model has no output for hidden tokens (model.has_output is false)")
+        return self.masked.output
+
+    def pooled(
+        self, states: Float[Tensor, "tokens width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch width"]:
+        """tanh(W x_0) of each text, whose vectors `forward` gave; `lengths` count BEGIN and END."""
+        if self.pooler is None:
+            raise ModelError("this model has no pooler (model.has_pooler is false)")
+        pooled: Tensor = torch.tanh(self.pooler(states[lengths.cumsum(0) - lengths]))
+        return pooled
+
+    def sentence_vectors(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch features"]:
+        """One vector for each text; texts come without BEGIN and END."""
+        vectors: Tensor = self.sentence(self(ids, lengths), lengths + FRAME)
+        return vectors
+
+    @property
+    def sentence_width(self) -> int:
+        """Size of the vector of a text."""
+        return self.sentence.width
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the longest text, BEGIN and END not counted."""
+        return min(self.longest, self.sentence.config.longest or self.longest) - FRAME
+
+    @property
+    def prompt(self) -> str:
+        """Text that is read before each text."""
+        return self.sentence.config.prompt
+
+    @property
+    def is_lowercase(self) -> bool:
+        """Whether texts are read in lower case."""
+        return self.sentence.config.lowercase
+
+    def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
+        """The layers that ranks may gather one by one, and the method by which a loss enters them."""
+        return [(layer, "forward") for layer in self.layers]
+
+
+class MaskedOutput(nn.Module):
+    """From the vector of a hidden token to features for the output, whose table is usually that of the words."""
+
+    def __init__(self, table: nn.Parameter, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = linear(config.width, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
+        self.output = Output(table, has_bias=True)
+        self.activation = config.activation
+
+    def forward(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        """norm(gelu(W x))"""
+        features: Tensor = self.norm(activated(self.dense(states), self.activation))
+        return features
+
+
+class SentenceHead(nn.Module):
+    """From the vectors of tokens to one for each text."""
+
+    def __init__(self, config: SentenceConfig, width: int) -> None:
+        super().__init__()
+        widths = [width, *(each.width for each in config.dense)]
+        made = [nn.Linear(*pair, bias=each.has_bias) for pair, each in zip(pairwise(widths), config.dense, strict=True)]
+        self.dense = cast("list[nn.Linear]", nn.ModuleList(made))
+        self.width, self.config = widths[-1], config
+
+    def forward(
+        self, states: Float[Tensor, "tokens width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch features"]:
+        vectors = pool(states, lengths, self.config.pooling)  # [batch, width]
+        for layer, settings in zip(self.dense, self.config.dense, strict=True):
+            vectors = _ACTIVATIONS[settings.activation](layer(vectors))
+        return F.normalize(vectors, dim=1) if self.config.normalise else vectors
+
+
+def pool(
+    states: Float[Tensor, "tokens width"], lengths: Int[Tensor, " batch"], pooling: Pooling
+) -> Float[Tensor, "batch width"]:
+    """One vector for each text of packed ones, none of which is empty."""
+    match pooling:
+        case "cls":
+            return states[lengths.cumsum(0) - lengths]
+        case "last":
+            return states[lengths.cumsum(0) - 1]
+        case _:
+            return torch.segment_reduce(states, pooling, lengths=lengths)
+
+
+def _table(rows: int, width: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.normal_(torch.empty(rows, width), std=width**-0.5))
