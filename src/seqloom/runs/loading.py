@@ -17,7 +17,9 @@ from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError,
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import keep_scales
+from seqloom.pretrained.folder import is_published
 from seqloom.runs.config import BuildsModel, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.importing import opened_published
 from seqloom.runs.model_dir import (
     AGAIN,
     CARD,
@@ -55,6 +57,9 @@ MAX_TENSORS = 4, 100
 """The same for the number of tensors, which stops a model of a million layers early."""
 
 _MAKERS = frozenset(f"aten::{name}" for name in ("empty", "empty_strided", "zeros", "ones", "full", "rand", "randn"))
+
+_FILLERS = frozenset({"aten::normal_", "aten::uniform_"})
+"""What draws the first weights of a model, which are replaced by those of a file."""
 
 _MAX_ATTEMPTS = 20
 """Attempts to open a checkpoint of a run that is training: one may be removed in the meantime."""
@@ -176,7 +181,8 @@ def load_any(folder: Path | str, *, device: str | None = None, model: BuildsMode
 def find_model(folder: Path) -> Path:
     """The model directory at this path, in a run directory, or in an archive.
 
-    An archive, or the best checkpoint of a run without a model, becomes a model directory in a temporary folder.
+    An archive, a published folder, or the best checkpoint of a run without a model becomes a model directory in a
+    temporary folder.
     """
     if (folder / "model.json").is_file():
         return folder
@@ -184,6 +190,8 @@ def find_model(folder: Path) -> Path:
         return folder / "model"
     if not folder.exists():
         raise UsageError(f"{folder}: model directory not found")
+    if is_published(folder):
+        return opened_published(folder)
     if is_archive(folder):
         return find_model(unpacked(folder, check=check_archived))
     if folder.is_file():
@@ -332,7 +340,10 @@ def build_within(weights: Path, build: Callable[[], nn.Module]) -> nn.Module:
 
 
 class _Allowance(TorchDispatchMode):
-    """Counts tensors before they are allocated, and stops building a model that needs too many."""
+    """Counts tensors before they are allocated, and stops building a model that needs too many.
+
+    Weights are not drawn: that would take longer than reading them.
+    """
 
     def __init__(self, numbers: int, tensors: int, *, message: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -346,6 +357,8 @@ class _Allowance(TorchDispatchMode):
             self._numbers -= math.prod(args[0])
             if self._numbers < 0 or self._tensors < 0:
                 raise ModelError(self._message)
+        if func._schema.name in _FILLERS:
+            return args[0]
         return func(*args, **(kwargs or {}))
 
 

@@ -1,0 +1,202 @@
+"""From a published folder to the parts of a model of ours: settings, tokenisers and tensors, one after another."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqloom.core.errors import ModelError
+from seqloom.pretrained.encoder_decoder import FAMILIES as ENCODER_DECODERS
+from seqloom.pretrained.families import Conversion, Family
+from seqloom.pretrained.folder import PublishedFolder
+from seqloom.pretrained.generation import search_settings
+from seqloom.pretrained.mapping import Side, StoredTensors, TensorMap, imported
+from seqloom.pretrained.renumbering import Renumbering
+from seqloom.pretrained.tokenizers import ForeignText, read_tokenizers
+from seqloom.pretrained.weights import WeightFiles
+
+FAMILIES: Sequence[Family] = (*ENCODER_DECODERS,)
+"""Every family that is read. A new one is a file here and a word in this list."""
+
+MAX_FRAME = 2
+"""Symbols around a source: a language, for example."""
+
+FINE_TUNING_RATE = 2.5e-4
+"""The learning rate that fine-tuning divides by five: 5e-5 is what published models are usually adapted with."""
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The family of a config.json."""
+    named = config.get("model_type")
+    for family in FAMILIES:
+        if family.model_type == named:
+            classes = config.get("architectures") or family.architectures[:1]
+            if not isinstance(classes, list | tuple) or not set(map(str, classes)) & set(family.architectures):
+                raise ModelError(
+                    f"config.json names the architecture {str(classes)[:60]}, and of {named} these are read: "
+                    f"{', '.join(family.architectures)}"
+                )
+            return family
+    known = ", ".join(family.model_type for family in FAMILIES)
+    raise ModelError(f"config.json has model_type={str(named)[:40]!r}, which is not supported; known: {known}")
+
+
+@dataclass(frozen=True)
+class ConvertedTensor:
+    """A tensor of ours that is made when it is written."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    make: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A published model in our terms."""
+
+    folder: PublishedFolder
+    family: Family
+    conversion: Conversion
+    text: ForeignText
+    settings: Mapping[str, Any]
+    """The settings of a run, as far as the folder decides them."""
+    stored: StoredTensors
+
+    @staticmethod
+    def open(path: Path) -> "PublishedModel":
+        """Read everything but the weights themselves."""
+        folder = PublishedFolder.open(path)
+        family = family_of(folder.config)
+        stored = Renamed(WeightFiles.open(path), family.rename)
+        conversion = family.read(folder.config, stored)
+        text = read_tokenizers(
+            path,
+            model_type=family.model_type,
+            config=folder.config,
+            roles=conversion.roles,
+            symbols=conversion.symbols,
+            source_symbols=conversion.source_symbols,
+        )
+        return PublishedModel(folder, family, conversion, text, _settings(folder, conversion, text), stored)
+
+    @property
+    def numbers(self) -> dict[Side, Renumbering]:
+        return {"source": self.text.source, "target": self.text.target}
+
+    def tensors(self, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[ConvertedTensor]:
+        """Our tensors, which must be those that are `wanted`, by their shapes; none is read before it is made."""
+        maps = {each.ours: each for each in self.conversion.tensors}
+        path = self.folder.path
+        if missing := sorted({name for each in maps.values() for name in each.theirs} - set(self.stored.names)):
+            raise ModelError(f"the weights in {path} lack {_some(missing)}; download the folder again")
+        used = {name for each in maps.values() for name in each.theirs}
+        ignored = [re.compile(pattern) for pattern in self.conversion.ignored]
+        unknown = [
+            name for name in self.stored.names if name not in used and not any(each.fullmatch(name) for each in ignored)
+        ]
+        if unknown:
+            raise ModelError(
+                f"the weights in {path} hold {_some(unknown)}, which a model of type {self.family.model_type} does not "
+                "have; it may be of another architecture"
+            )
+        if set(maps) != set(wanted):
+            differing = sorted(set(maps) ^ set(wanted))
+            raise ModelError(f"{path} cannot be converted: no counterpart for {_some(differing)}")
+        for name, shape in wanted.items():
+            first = maps[name].theirs[0]
+            yield ConvertedTensor(name, shape, self.stored.dtype(first), self._maker(maps[name], shape))
+
+    def _maker(self, map: TensorMap, shape: tuple[int, ...]) -> Callable[[], Tensor]:
+        def make() -> Tensor:
+            tensor = imported(map, self.stored.tensor, self.numbers)
+            if tuple(tensor.shape) != shape:
+                raise ModelError(
+                    f"{', '.join(map.theirs)} in {self.folder.path} gives {tuple(tensor.shape)} numbers where the "
+                    f"settings need {shape}; the weights belong to another config.json"
+                )
+            return tensor
+
+        return make
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """Stored tensors under today's names."""
+
+    stored: StoredTensors
+    rename: Callable[[str], str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._originals)
+
+    @cached_property
+    def _originals(self) -> dict[str, str]:
+        return {self.rename(name): name for name in self.stored.names}
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.stored.shape(self._originals[name])
+
+    def dtype(self, name: str) -> torch.dtype:
+        return self.stored.dtype(self._originals[name])
+
+    def tensor(self, name: str) -> Tensor:
+        return self.stored.tensor(self._originals[name])
+
+
+def _settings(folder: PublishedFolder, conversion: Conversion, text: ForeignText) -> dict[str, Any]:
+    ours = text.target.ours
+    model = conversion.model.model_dump(mode="json")
+    source, target = folder.languages
+    model["absent"] = list(text.target.absent)
+    model["frame"] = _frame(folder, conversion, text)
+    longest = conversion.max_positions
+    search = search_settings(
+        folder.generation,
+        folder.config,
+        renumber=lambda number: int(ours[number]),
+        begins=max(1, len(conversion.begins_with)),
+        positions=longest,
+    )
+    return {
+        "text": {**text.tokenizers.target.config.model_dump(mode="json"), "shared": text.tokenizers.is_shared},
+        "data": {
+            "source": source,
+            "target": target,
+            **({} if longest is None else {"longest": max(2, longest - MAX_FRAME)}),
+        },
+        "model": model,
+        "search": search,
+        "training": {"learning_rate": FINE_TUNING_RATE},
+    }
+
+
+def _frame(folder: PublishedFolder, conversion: Conversion, text: ForeignText) -> dict[str, Any]:
+    """What is read around texts, by our ids."""
+    begin = [int(text.target.ours[each]) for each in conversion.begins_with if each != "language"]
+    scheme = conversion.language_scheme
+    if scheme == "none" and text.languages:
+        scheme = "named_in_source"
+    if scheme == "before" and folder.tokenizer.get("legacy_behaviour") is True:
+        scheme = "after"
+    if scheme == "none":
+        return {"target_before": begin}
+    chosen = [each if each in text.languages else None for each in folder.languages]
+    return {
+        "target_before": begin,
+        "scheme": scheme,
+        "languages": dict(text.languages),
+        "source": chosen[0],
+        "target": chosen[1],
+    }
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3:,} more"

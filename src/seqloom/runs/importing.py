@@ -1,0 +1,113 @@
+"""Published models as model directories of ours.
+
+model.safetensors   the same numbers under our names, in the type in which they were published
+pretrained/         config.json, tokeniser files and others as they were, which an export writes again
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seqloom.core.archive import temporary_folder
+from seqloom.core.config import resolve
+from seqloom.core.errors import ConfigError, ModelError
+from seqloom.models.frames import FrameConfig
+from seqloom.nn.embeddings import Symbols
+from seqloom.pretrained.convert import ConvertedTensor, PublishedModel
+from seqloom.pretrained.folder import kept_files, version_of
+from seqloom.pretrained.weights import write_safetensors
+from seqloom.runs.config import BuildsModel, RunConfig
+from seqloom.runs.model_dir import Card, write_model
+from seqloom.training.weights import live_weights
+
+PUBLISHED = "pretrained"
+"""The folder inside a model directory with the small files of the published one."""
+
+TensorsDone = Callable[[int, int], None]
+"""Gets the numbers written so far, and those of the whole model."""
+
+
+def ignore_tensors(_done: int, _all: int) -> None:
+    """Report nothing."""
+
+
+def import_published(path: Path, out: Path, *, progress: TensorsDone = ignore_tensors) -> RunConfig:
+    """Write a published folder as a model directory; nothing is left behind if that fails."""
+    published = PublishedModel.open(path)
+    try:
+        config = resolve(RunConfig, defaults=dict(published.settings))
+    except ConfigError as error:
+        raise ModelError(f"{path} cannot be converted: {error}") from error
+    wanted = _shapes(config, published)
+    total = sum(torch.Size(shape).numel() for shape in wanted.values())
+    # Read before anything is written: names that do not fit are reported at once.
+    tensors = list(published.tensors(wanted))
+    card = Card(
+        source=config.data.source,
+        target=config.data.target,
+        parameters=total,
+        trained_on={
+            "imported": {
+                "model_type": published.family.model_type,
+                "dtypes": sorted({str(each.dtype).removeprefix("torch.") for each in tensors}),
+            }
+        },
+    )
+
+    def write(weights: Path) -> None:
+        count = _Count(total, progress)
+        write_safetensors(weights, [(each.name, each.shape, each.dtype, count.around(each)) for each in tensors])
+        kept = weights.with_name(PUBLISHED)
+        kept.mkdir()
+        for name, file in kept_files(path).items():
+            shutil.copyfile(file, kept / name)
+
+    write_model(out, config, tokenizers=published.text.tokenizers, card=card, write=write)
+    return config
+
+
+def opened_published(path: Path) -> Path:
+    """A temporary model directory made of a published folder, the same one while the folder does not change."""
+
+    def make(folder: Path) -> None:
+        import_published(path, folder)
+
+    return temporary_folder(path, version=version_of(path), make=make)
+
+
+def _shapes(config: RunConfig, published: PublishedModel) -> dict[str, tuple[int, ...]]:
+    """The tensors that our model has, without allocating them."""
+    text = published.text
+    symbols = Symbols(
+        len(text.source.foreign),
+        len(text.target.foreign),
+        is_shared=text.tokenizers.is_shared,
+        pieces=text.tokenizers.target.vocabulary,
+    )
+    # The languages are chosen when the model is used.
+    settings = config.model.model_copy(update={"frame": FrameConfig()})
+    assert isinstance(settings, BuildsModel)
+    with torch.device("meta"):
+        built = settings.build(symbols, seed=config.seed)
+    return {name: tuple(tensor.shape) for name, tensor in live_weights(built).items()}
+
+
+class _Count:
+    """Reports the numbers of all tensors that were made."""
+
+    def __init__(self, total: int, progress: TensorsDone) -> None:
+        self._total, self._progress, self._done = total, progress, 0
+
+    def around(self, tensor: ConvertedTensor) -> Callable[[], Tensor]:
+        """What makes a tensor, and reports it."""
+
+        def make() -> Tensor:
+            made = tensor.make()
+            self._done += made.numel()
+            self._progress(self._done, self._total)
+            return made
+
+        return make
