@@ -28,7 +28,7 @@ from seqloom.core.arguments import as_lines, as_path, as_text, as_whole_number, 
 from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, UsageError
 from seqloom.core.reading import Context, TextIds
-from seqloom.core.stepping import Source, State, Step, Stepper
+from seqloom.core.stepping import ReadsAhead, Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.interop.arpa import read_arpa, write_arpa
 from seqloom.metrics.perplexity import Perplexities
@@ -49,8 +49,9 @@ from seqloom.text.vocabulary import Vocabulary
 class PromptedStepper:
     """A stepper that continues a prompt.
 
-    The prompt is read symbol by symbol and left out of the score. The end of a line is read as the beginning of the
-    next, as in training. A model that does not read across line ends starts with the last line of the prompt.
+    The prompt is read, in one pass where the stepper can do that, and left out of the score. The end of a line is read
+    as the beginning of the next, as in training. A model that does not read across line ends starts with the last line
+    of the prompt.
 
     PAD and BEGIN are never written, and `<unk>` only if requested. Where a text continues past line ends, END is an
     ordinary symbol, and only the maximum length ends the text.
@@ -82,9 +83,14 @@ class PromptedStepper:
         return PAD if self._past_line_ends else self._stepper.end
 
     def start(self, source: Source) -> State:
+        rows, lengths = len(source.lengths), source.lengths
+        if self._read and isinstance(self._stepper, ReadsAhead):
+            one = self._stepper.start(Source(source.ids[:1], lengths[:1]))  # all rows read the same
+            state = self._stepper.read(one, lengths.new_tensor([self._read]))
+            return state.select(lengths.new_zeros(rows))
         state = self._stepper.start(source)
         for symbol in self._read:
-            state = self._stepper.step(state, source.lengths.new_full((len(source.lengths),), symbol)).state
+            state = self._stepper.step(state, lengths.new_full((rows,), symbol)).state
         return state
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:

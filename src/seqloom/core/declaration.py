@@ -98,6 +98,8 @@ class ModelSizes:
     reasons: tuple[Reason, ...] = ()
     max_learning_rate: float = math.inf
     """The highest rate at which it trains reliably."""
+    window: int | None = None
+    """Tokens of a window of text, if the model determines them."""
 
 
 class ModelSettings(Config):
@@ -114,6 +116,8 @@ class ModelSettings(Config):
     """What text is split into by default; None if that is chosen for the data."""
     is_rounded_by_int8: ClassVar[bool] = False
     """Whether its weights may be stored in eight bits: linear layers do most of its work."""
+    reads_windows: ClassVar[bool] = False
+    """Whether a text is read in windows of at most `longest` tokens, each by itself: no state is carried."""
 
     @property
     def needs_shared_vocabulary(self) -> bool:

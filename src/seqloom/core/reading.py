@@ -38,6 +38,29 @@ class TextIds:
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
 
 
+@dataclass(frozen=True)
+class TextWindow:
+    """A part of a text that is read by itself; what it gives is used from `first` on."""
+
+    begin: int
+    end: int
+    first: int
+
+
+def overlapping_windows(tokens: int, length: int) -> list[TextWindow]:
+    """Windows of `length` tokens that cover a text, each token once.
+
+    A window begins in the middle of the one before it, so that all tokens but the first half window have at least half
+    a window before them. The last one ends with the text.
+    """
+    windows, done = [], 0
+    while done < tokens:
+        end = min(tokens, length if not done else done + max(1, length // 2))
+        windows.append(TextWindow(max(0, end - length), end, done))
+        done = end
+    return windows
+
+
 class TextReader(Protocol):
     """A language model as texts are measured and generated with it."""
 

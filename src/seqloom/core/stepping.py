@@ -76,6 +76,20 @@ class Stepper(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A stepper that reads symbols that are known in advance, such as a prompt, in one pass."""
+
+    @property
+    def longest(self) -> int:
+        """Symbols that a row can read in all."""
+        ...
+
+    def read(self, state: State, symbols: Int[Tensor, "rows count"]) -> State:
+        """The state that a step for each of these columns would leave."""
+        ...
+
+
 @dataclass(frozen=True)
 class BeamSteps:
     """Some steps of a beam search, with the candidates of each, best first.

@@ -38,6 +38,7 @@ from seqloom.nn.blocks import (
     RelativeBias,
     Residual,
     SinusoidalPositions,
+    activated,
     sinusoids,
 )
 from seqloom.nn.cells.cell import Cell, GatedCell
@@ -193,7 +194,7 @@ def _around(block: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) ->
 
 def _fed(block: FeedForward, x: Tensor) -> Tensor:
     inner = block.inner(x)
-    result: Tensor = block.outer(F.relu(inner) if block.activation == "relu" else F.gelu(inner))
+    result: Tensor = block.outer(activated(inner, block.activation))
     return result
 
 

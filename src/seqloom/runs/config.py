@@ -19,6 +19,7 @@ from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
 from seqloom.models.bert import BertConfig
 from seqloom.models.elmo import ElmoConfig
+from seqloom.models.gpt import GptConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.t5 import T5Config
@@ -107,6 +108,7 @@ ModelConfig = Annotated[
     | T5Config
     | Seq2SeqConfig
     | RnnLmConfig
+    | GptConfig
     | ElmoConfig
     | BertConfig
     | NGramConfig
@@ -267,11 +269,17 @@ class RunConfig(Config):
     def follow(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The given settings, with the task of the model unless one is named, and the search for that task."""
         model, task = values.get("model"), values.get("task", {})
-        if not isinstance(task, Mapping) or "kind" in task:
+        if not isinstance(task, Mapping):
             return values
         kind = model.get("kind") if isinstance(model, Mapping) else None
         # An unknown kind is reported when the model's section is read.
         declared = MODELS.get(kind, ModelSettings) if isinstance(kind, str) else ModelSettings
+        if declared.reads_windows and isinstance(model, Mapping):
+            longest = model.get("longest", declared.model_fields["longest"].default)
+            task = {"windows": "random", "length": longest, **task}
+            values = {**values, "task": task}
+        if "kind" in task:
+            return values
         followed: dict[str, Any] = {**values, "task": {"kind": declared.task_kind, **task}}
         search = values.get("search", {})
         if declared.purpose not in ("translator", None) and isinstance(search, Mapping):
@@ -305,6 +313,7 @@ class RunConfig(Config):
                 f"task.truncation.kind={kind} cannot be combined with training.parallel=sharded; set "
                 "training.parallel=replicated"
             )
+        self._check_windows()
         if self.model.needs_shared_vocabulary and not self.text.shared:
             tying = getattr(self.model, "tying", "all")
             raise ValueError(
@@ -312,6 +321,33 @@ class RunConfig(Config):
                 "model.tying=output"
             )
         return self
+
+    def _check_windows(self) -> None:
+        """What a model that carries no state needs of its task."""
+        task = self.task
+        if not (self.model.reads_windows and isinstance(task, LanguageModellingConfig)):
+            return
+        kind, longest = self.model.kind, getattr(self.model, "longest", task.length)
+        if task.windows == "sequential":
+            raise ValueError(
+                f"task.windows=sequential carries a state from window to window, and a model of kind {kind} has none; "
+                "set task.windows=random"
+            )
+        if task.length > longest:
+            raise ValueError(
+                f"task.length={task.length} is longer than model.longest={longest}, the positions of the model; make "
+                "one of them fit"
+            )
+        if task.burn_in and not task.burn_in_gradient:
+            raise ValueError(
+                f"task.burn_in={task.burn_in} fills a state, and a model of kind {kind} has none; set "
+                "task.burn_in_gradient=true, with which these tokens are read and give no loss"
+            )
+        if task.truncation.kind != "full":
+            raise ValueError(
+                f"task.truncation.kind={task.truncation.kind} is for recurrent models, not for model.kind={kind}; "
+                "leave task.truncation out"
+            )
 
     @model_validator(mode="after")
     def _objective_fits(self) -> "RunConfig":

@@ -316,7 +316,8 @@ def choose_text_sizes(
     """Sizes of a language model that is trained in steps on this text; `dev_tokens` are held out."""
     tokens = facts.tokens(pieces)
     rung = next(rung for rung in TEXT_LADDER if tokens <= rung.tokens)
-    length = LENGTHS[pieces]
+    sizes = model.sizes_for_text(facts, pieces)
+    length = sizes.window or LENGTHS[pieces]
     rows = max(1, min(rung.rows, tokens // (4 * length)))  # at least four windows in a row
     length = max(1, min(length, tokens // 4))
     if steps is None:
@@ -325,7 +326,6 @@ def choose_text_sizes(
     affordable = round_figure(dev_tokens / (VALIDATION_SHARE * rows * length))
     every = max(often, min(affordable, steps // MIN_VALIDATIONS))
     text, text_reason = _pieces_of_text(facts, pieces, most=33_000 if tokens < 5_000_000 else 50_000, minimum_count=2)
-    sizes = model.sizes_for_text(facts, pieces)
     batch, batch_reason = task.batch_sizes(rows, length)
     why = f"reading the dev text more often would take more than {VALIDATION_SHARE:.0%} of the tokens"
     rare_reason = Reason(

@@ -6,13 +6,14 @@ Windows of a sequential partition follow each other, and the state that one leav
 with, detached: values continue, gradients end (truncated backpropagation through time, by the window length).
 `task.truncation` leaves out more of the gradient inside a window.
 Random windows begin with an empty state; their first `burn_in` tokens may serve to fill it. Validation reads the text
-from its beginning with a carried state and uses the full softmax, whatever the objective is.
+from its beginning with a carried state, or in overlapping windows with a model that carries none, and uses the full
+softmax, whatever the objective is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ConfigError, TrainingError
 from seqloom.core.events import Listener, ignore, notice
+from seqloom.core.reading import overlapping_windows
 from seqloom.core.seeds import seed_for
 from seqloom.data.plain_text import Stream
 from seqloom.data.windows import RandomWindows, SequentialWindows, Window, WindowStarts, cut_windows
@@ -47,11 +49,21 @@ DEV_ROWS = 32
 DEV_LENGTH = 64
 """Tokens of each that are read at a time."""
 
+DEV_WINDOW_TOKENS = 4096
+"""Tokens of windows that are read side by side, where a model carries no state."""
+
 LEAD = 256
 """Tokens that are read before each part, so that its state is as if the text had been read from its beginning."""
 
 OUTLIER_NATS, MIN_PARTS = 3.0, 4
 """Nats per token above the median from which a part is reported, if there are at least so many parts."""
+
+
+@runtime_checkable
+class CarriesNothing(Protocol):
+    """A language model that reads windows of at most `longest` tokens, each by itself."""
+
+    longest: int
 
 
 class TruncatesGradients(Protocol):
@@ -169,7 +181,7 @@ class LanguageModellingTask:
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Cross-entropy per token of the held-out text (its beginning, where `dev_tokens` says so) and perplexity."""
-        found = text_loss(model, self.dev, device=self.device, tokens=self.config.dev_tokens or None)
+        found = self._text_loss(model, tokens=self.config.dev_tokens or None)
         odd = found.odd_parts()
         if not self._reported.issuperset(odd):
             notice(self._listener, self._describe_odd(found, odd))
@@ -193,8 +205,14 @@ class LanguageModellingTask:
     @torch.no_grad()
     def dev_loss(self, model: nn.Module) -> float:
         """Cross-entropy per token of the whole held-out text."""
-        found = text_loss(model, self.dev, device=self.device)
+        found = self._text_loss(model)
         return found.total / found.count
+
+    def _text_loss(self, model: nn.Module, *, tokens: int | None = None) -> "TextLoss":
+        if not isinstance(model, CarriesNothing):
+            return text_loss(model, self.dev, device=self.device, tokens=tokens)
+        length = min(self.config.length, model.longest)
+        return window_loss(model, self.dev, device=self.device, length=length, tokens=tokens)
 
     def describe(self, batch: WindowBatch) -> str:
         lines = [str(self.train.line_of(int(start))) for start in batch.starts[:5]]
@@ -288,6 +306,32 @@ class TextLoss:
     def loss_without(self, odd: Sequence[int]) -> float:
         """The mean of the other parts."""
         return float(np.delete(self.parts, odd).mean())
+
+
+@torch.no_grad()
+def window_loss(
+    model: nn.Module, text: Stream, *, device: torch.device, length: int, tokens: int | None = None
+) -> TextLoss:
+    """The same of a model that reads windows of so many tokens, each by itself.
+
+    A window begins in the middle of the one before it, so that a token has at least half a window before it.
+    """
+    reader = cast("RecurrentLanguageModel", model)
+    count = min(tokens or text.tokens, text.tokens)
+    windows = overlapping_windows(count, length)
+    sums = np.zeros(len(windows))
+    rows = max(1, DEV_WINDOW_TOKENS // length)
+    for at in range(0, len(windows), rows):
+        some = windows[at : at + rows]  # all as long, because only a text of one window is shorter
+        starts = np.array([window.begin for window in some], np.int64)
+        cut = cut_windows(text.ids, WindowStarts(starts, some[0].end - some[0].begin))
+        features, _ = reader(cut.previous.to(device), None)  # [rows, time, features]
+        for row, window in enumerate(some):
+            new = slice(window.first - window.begin, window.end - window.begin)
+            sums[at + row] = float(reader.output.cross_entropy(features[row, new], cut.labels[row, new].to(device)))
+    firsts = np.array([window.first for window in windows], np.int64)
+    sizes = np.array([window.end - window.first for window in windows])
+    return TextLoss(float(sums.sum()), count, firsts, sums / sizes)
 
 
 @torch.no_grad()

@@ -121,15 +121,17 @@ class BeamCache:
         """Positions that can be written."""
         return self.keys.shape[2]
 
-    def at(self, position: int, *, slots: int) -> "BeamCache":
+    def at(self, position: int, *, slots: int, count: int = 1) -> "BeamCache":
         """A cache in which `slots` rows per sentence may write at `position`: this one, or a copy of what it holds.
 
-        A copy is needed when there is too little room, and when another state has been stepped from here before.
+        There is room for `count` positions from there on. A copy is needed when there is too little room, and when
+        another state has been stepped from here before.
         """
         layers, sentences, room, present, *numbers = self.keys.shape
-        if self.written == position < room and slots <= present:
+        last = position + count
+        if self.written == position and last <= room and slots <= present:
             return self
-        wider, longer = max(slots, present), room if position < room else 2 * room
+        wider, longer = max(slots, present), room if last <= room else max(2 * room, last)
 
         def grown(kept: Tensor) -> Tensor:
             copy = kept.new_empty(layers, sentences, longer, wider, *numbers)
