@@ -57,6 +57,7 @@ TINY = [
 """What is added to the end of every `seqloom train`, where it wins over what the page says."""
 OTHERS = {
     "rnn_lm": ["model.width=16", "model.layers=1", "text.size=60", "task.rows=2", "task.length=5", *SHORT],
+    "gpt": ["model.width=16", "model.layers=1", "text.size=60", "task.rows=2", "task.length=5", *SHORT],
     "elmo": ["model.width=16", "text.size=60", *SHORT],
     "ngram": ["text.size=60"],
     "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],

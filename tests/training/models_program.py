@@ -13,6 +13,7 @@ from seqloom.core.symbols import END
 from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.data.store import Store, StoreWriter
 from seqloom.models.elmo import ElmoConfig
+from seqloom.models.gpt import GptConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
@@ -77,6 +78,10 @@ MODELS: dict[str, tuple[object, Callable[[Path], object]]] = {
         # The normaliser is a parameter of a single number.
         RnnLmConfig(width=6, layers=2, learns_log_z=True),
         lambda at: modelling(at, objective={"kind": "nce", "samples": 3, "log_z": "learned"}),
+    ),
+    "gpt": (
+        GptConfig(width=16, heads=4, key_heads=2, layers=2, positions="rotary", norm_kind="rms", gated=True, longest=9),
+        modelling,
     ),
     "elmo": (ElmoConfig(width=6, layers=2), both_ways),
 }
