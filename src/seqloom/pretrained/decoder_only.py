@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 
@@ -72,7 +72,7 @@ def _read_gpt2(config: Mapping[str, Any], stored: StoredTensors) -> Conversion:
             heads=whole_number(config, "n_head", most=MAX_WIDTH, default=12),
             layers=whole_number(config, "n_layer", most=MAX_LAYERS, default=12),
             feed_forward=inner,
-            activation=cast("Activation", choice(config, "activation_function", ACTIVATIONS, default="gelu_new")),
+            activation=choice(config, "activation_function", ACTIVATIONS, default="gelu_new"),
             norm_epsilon=real_number(config, "layer_norm_epsilon", least=1e-12, most=1.0, default=1e-5),
             longest=positions,
             dropout_rate=real_number(config, "resid_pdrop", least=0.0, most=0.99, default=0.1),
@@ -180,7 +180,7 @@ def _read_llama(config: Mapping[str, Any], stored: StoredTensors, *, variant: Va
             head_size=size,
             layers=whole_number(config, "num_hidden_layers", most=MAX_LAYERS),
             feed_forward=whole_number(config, "intermediate_size", most=1_000_000),
-            activation=cast("Activation", choice(config, "hidden_act", ACTIVATIONS, default="silu")),
+            activation=choice(config, "hidden_act", ACTIVATIONS, default="silu"),
             gated=True,
             norm_kind="rms",
             norm_epsilon=real_number(config, "rms_norm_eps", least=1e-12, most=1.0, default=variant.epsilon),
