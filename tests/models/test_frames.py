@@ -24,5 +24,5 @@ def test_languages_are_before_both_texts_after_the_source_or_named_in_it() -> No
     for scheme, symbols in expected.items():
         found = frame.model_copy(update={"scheme": scheme}).symbols()
         assert (found.source_before, found.source_after, found.target_before) == symbols
-    with pytest.raises(UsageError, match=r"--to dee: this model does not know that language; nearest: de"):
+    with pytest.raises(UsageError, match=r"--to dee: this model does not know the language 'dee'; nearest: de"):
         frame.model_copy(update={"target": "dee"}).symbols()

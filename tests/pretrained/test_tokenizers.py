@@ -1,5 +1,6 @@
 """Tokenisers of published folders: what is stored, what stays text, and what is refused."""
 
+import hashlib
 import io
 import itertools
 import json
@@ -7,18 +8,26 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
+import tokenizers
+import tokenizers.decoders
+import tokenizers.models
+import tokenizers.pre_tokenizers
+import tokenizers.trainers
 from hypothesis import given, settings
 
 import nasty
-from seqloom.core.errors import ModelError
+from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.symbols import END, RESERVED, UNKNOWN
 from seqloom.pretrained.renumbering import Renumbering, Roles
 from seqloom.pretrained.tokenizers import ForeignText, read_tokenizers
 from seqloom.text.glossary import ways_to_write
-from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.text.spelling import word_borders
+from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, unfamiliar_share
+from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.text.words import decoded_spans, piece_spans
 
 TEXT = [
@@ -159,3 +168,90 @@ def test_a_symbol_with_two_roles_ends_texts() -> None:
     numbers = Renumbering.of(Roles(pad=2, begin=2, end=2, unknown=0), 6)
     assert numbers.foreign == (-1, -1, 2, 0, 1, 3, 4, 5)
     assert numbers.absent == (0, 1)
+
+
+def byte_level_parts() -> dict[str, Any]:
+    """A small byte-level tokenizer.json."""
+    fast = tokenizers.Tokenizer(tokenizers.models.BPE())
+    fast.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=alphabet, special_tokens=["<|end|>"], show_progress=False
+    )
+    fast.train_from_iterator(TEXT, trainer)
+    found: dict[str, Any] = json.loads(fast.to_str())
+    return found
+
+
+def read_parts(folder: Path, parts: dict[str, Any]) -> ForeignText:
+    (folder / "tokenizer.json").write_text(json.dumps(parts), encoding="utf-8")
+    roles = Roles(pad=None, begin=None, end=0, unknown=None)
+    return read_tokenizers(folder, model_type="gpt2", config={}, roles=roles, symbols=302)
+
+
+def test_byte_level_pieces_are_written_as_ours(tmp_path: Path) -> None:
+    found = read_parts(tmp_path, byte_level_parts())
+    tokenizer = found.tokenizers.source
+    assert found.target.absent == (0, 1, 3)
+    assert tokenizer.pieces("a dog, der Hund")[0] == "a"
+    assert "▁the" in tokenizer.vocabulary
+    assert "".join(tokenizer.pieces(" der")) == "▁der"
+    # Half a character is a piece, and no text of its own.
+    assert tokenizer.pieces("☃") == ["<0xE2>", "<0x98>", "<0x83>"]
+    line = "zwei  Äpfel ☃\tim Park <|end|>"
+    ids = tokenizer.encode(line)
+    assert min(ids) > UNKNOWN
+    assert tokenizer.decode(ids) == "zwei Äpfel ☃ im Park <|end|>"
+    assert unfamiliar_share(tokenizer, line) == 0
+    ways = ways_to_write("Äpfel", tokenizer)
+    assert {tokenizer.piece(way[0]).startswith("▁") for way in ways} == {True, False}
+    borders = word_borders(tokenizer)
+    place = borders.begin()
+    for id in tokenizer.encode("der"):
+        place = borders.after(place, id)
+    assert borders.may_end(place, tokenizer.encode(" Hund")[0])
+    assert not borders.may_end(place, tokenizer.encode("n")[0])
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("normalizer", {"type": "Evil"}, "its normalizer is 'Evil'"),
+        ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "X"}]}, "its pre_tokenizer is 'X'"),
+        ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a+)+$"}}, r"unknown pattern, {'Regex': '(a+)+$'}"),
+        ("normalizer", {"type": "Replace", "pattern": {"String": ""}, "content": "x"}, "unknown pattern"),
+        ("normalizer", {"type": "Prepend", "prepend": "x" * 99}, "a prepend of 99 characters"),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "rules are damaged"),
+        ("model", {"type": "WordLevel", "vocab": {"a": 0}}, "its model is 'WordLevel'"),
+        ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]}, "out of vocabulary"),
+        ("model", {"type": "BPE", "vocab": [], "merges": []}, "has no table of tokens"),
+        ("model", [], "its model is None"),
+        ("added_tokens", [{"id": 0}], "an added token without its content"),
+    ],
+)
+def test_parts_that_no_known_tokenizer_has_are_refused(tmp_path: Path, part: str, value: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=re.escape(message)):
+        read_parts(tmp_path, {**byte_level_parts(), part: value})
+
+
+def test_unknown_pattern_in_a_stored_tokeniser_is_refused(tmp_path: Path) -> None:
+    read_parts(tmp_path, byte_level_parts()).tokenizers.source.save(tmp_path / "text")
+    model, description = tmp_path / "text" / "published.model", tmp_path / "text" / "text.json"
+    split = b'{"type":"Split","pattern":{"Regex":"(a+)+$"},"behavior":"Isolated","invert":false}'
+    head, _, parts = model.read_bytes().partition(b"\n")
+    table = json.loads(parts) | {"pre_tokenizer": json.loads(split)}
+    model.write_bytes(head + b"\n" + json.dumps(table).encode())
+    known = json.loads(description.read_text(encoding="utf-8"))
+    known["sha256"] = hashlib.sha256(model.read_bytes()).hexdigest()
+    description.write_text(json.dumps(known), encoding="utf-8")
+    with pytest.raises(ModelError, match="unknown pattern"):
+        Tokenizer.load(tmp_path / "text")
+
+
+def test_kind_published_cannot_be_learned() -> None:
+    config = TextConfig(kind="published", unicode_form="none")
+    with pytest.raises(ConfigError, match=r"text\.kind=published is for imported models"):
+        train_tokenizer(TEXT, config)
+    with pytest.raises(ConfigError, match="kind published is for imported models"):
+        TextConfig(kind="published")

@@ -6,7 +6,7 @@
 Callers know nothing of it: they pass X END, and BEGIN Y. The model reads BEGIN as `target_before`.
 """
 
-from difflib import get_close_matches
+from contextlib import suppress
 from typing import Literal
 
 from pydantic import Field
@@ -14,6 +14,7 @@ from pydantic import Field
 from seqloom.core.config import Config
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import BEGIN
+from seqloom.text.languages import choose_code
 
 LanguageScheme = Literal["none", "named_in_source", "before", "after", "instructions"]
 """Where the symbols of languages are: nowhere, before the source (that of the target language), before both texts, or
@@ -61,20 +62,22 @@ class FrameConfig(Config):
         """That of the chosen languages; none if none are chosen, because a text may bring its own."""
         if self.source is None and self.target is None:
             return ()
-        pair = f"{self.source}-{self.target}"
-        if self.source is None or self.target is None or pair not in self.instructions:
-            given = [f"{flag} {code}" for flag, code in (("--from", self.source), ("--to", self.target)) if code]
-            known = ", ".join(self.instructions)
-            raise UsageError(f"{' '.join(given)}: this model knows instructions for {known}; choose one of these pairs")
-        return self.instructions[pair]
+        if self.source is not None and self.target is not None:
+            with suppress(UsageError):
+                source = choose_code(self.source, {pair.split("-")[0] for pair in self.instructions})
+                targets = {pair.split("-")[1]: pair for pair in self.instructions if pair.startswith(f"{source}-")}
+                return self.instructions[targets[choose_code(self.target, targets)]]
+        given = [f"{flag} {code}" for flag, code in (("--from", self.source), ("--to", self.target)) if code]
+        known = ", ".join(self.instructions)
+        raise UsageError(f"{' '.join(given)}: this model knows instructions for {known}; choose one of these pairs")
 
     def _symbol(self, side: Literal["source", "target"]) -> int:
         language = getattr(self, side)
         flag = {"source": "--from", "target": "--to"}[side]
-        near = get_close_matches(language or "", self.languages, n=3, cutoff=0.0) or list(self.languages)[:3]
-        some = ", ".join(near)
         if language is None:
+            some = ", ".join(list(self.languages)[:3])
             raise UsageError(f"this model knows {len(self.languages)} languages; choose one with {flag} ({some}, …)")
-        if language not in self.languages:
-            raise UsageError(f"{flag} {language}: this model does not know that language; nearest: {some}")
-        return self.languages[language]
+        try:
+            return self.languages[choose_code(language, self.languages)]
+        except UsageError as error:
+            raise UsageError(f"{flag} {language}: {error}") from error

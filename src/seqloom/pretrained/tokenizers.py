@@ -395,6 +395,7 @@ _HIDDEN_PREFIX = " "
 
 def _from_parts(files: _Files, found: Mapping[str, Any], path: Path) -> ForeignTokenizer:
     """A tokenizer of the tokenizers library, from the parts of a tokenizer.json."""
+    found = {**found, "model": _typed_model(found.get("model"))}
     try:
         require_known_parts(found)
     except ValueError as error:
@@ -438,6 +439,14 @@ def _from_parts(files: _Files, found: Mapping[str, Any], path: Path) -> ForeignT
         unknown=unknown,
         languages=languages,
     )
+
+
+def _typed_model(model: Any) -> Any:
+    """A model with its type, which the oldest files leave out."""
+    if not isinstance(model, dict) or "type" in model:
+        return model
+    kind = "BPE" if "merges" in model else "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece"
+    return {"type": kind, **model}
 
 
 def _added_tokens(found: Any, path: Path) -> list[dict[str, Any]]:
@@ -657,10 +666,10 @@ def _spm_pieces(model: bytes, path: Path) -> list[str]:
     with library_errors(f"{path} is not a sentencepiece model"):
         require_sound_rules(model)
         processor.LoadFromSerializedProto(model)
-        size = processor.get_piece_size()
-    if not len(RESERVED) <= size <= MAX_TOKENS:
-        raise ModelError(f"{path} has {size:,} pieces; {len(RESERVED)} to {MAX_TOKENS:,} are read")
-    return processor.id_to_piece(list(range(size)))
+        pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
+    if not len(RESERVED) <= len(pieces) <= MAX_TOKENS:
+        raise ModelError(f"{path} has {len(pieces):,} pieces; {len(RESERVED)} to {MAX_TOKENS:,} are read")
+    return pieces
 
 
 _PIECES, _PIECE, _TYPE = 1, 1, 3

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -136,6 +136,82 @@ def language_name(code: str) -> str:
 def _look_up(code: str) -> Language | None:
     first = code.replace("_", "-").split("-")[0].lower()
     return LANGUAGES.get(_OTHER_CODES.get(first, first))
+
+
+# --- the codes of a model --------------------------------------------------------------------------------------------
+
+_USUAL = {"no": "nb", "nb": "no"}
+"""The code that is meant where a model does not have the other one."""
+
+_SCRIPT_OF_REGION = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}
+
+
+def choose_code(typed: str, codes: Collection[str]) -> str:
+    """The code of a model for a language: by its own code, another one, or the English name of the language.
+
+    `de`, `deu`, `de-AT`, `de_DE`, `deu_Latn` and `German` are one language. A UsageError names what is near, or what
+    is meant if it can be several.
+    """
+    folded = {_folded(code): code for code in codes}
+    if typed in codes or _folded(typed) in folded:
+        return typed if typed in codes else folded[_folded(typed)]
+    fitting = _codes_of(typed, codes)
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UsageError(f"{typed!r} can be {', '.join(fitting)} in this model; choose one of them")
+    near = _nearest(typed, codes)
+    raise UsageError(f"this model does not know the language {typed!r}; nearest: {', '.join(near)}")
+
+
+def _folded(code: str) -> str:
+    return code.replace("_", "-").lower()
+
+
+def _language_of(code: str) -> str | None:
+    """The code of two letters of a language that is given by any code, or by its name."""
+    first = _folded(code).split("-")[0]
+    first = TWO_LETTERS.get(first, _OTHER_CODES.get(first, first))
+    return first if first in LANGUAGES else _BY_NAME.get(code.strip().lower())
+
+
+_BY_NAME = {language.name.lower(): code for code, language in LANGUAGES.items()}
+
+
+def _codes_of(typed: str, codes: Iterable[str]) -> list[str]:
+    """The codes that mean what was typed, the script considered."""
+    language = _language_of(typed)
+    if language is None:
+        return []
+    found = [code for code in codes if _language_of(code) == language]
+    if not found:
+        found = [code for code in codes if _language_of(code) == _USUAL.get(language, "")]
+    tags = _tags(typed)
+    scripts = {_SCRIPT_OF_REGION.get(tag, tag) for tag in tags if len(tag) == 4 or tag in _SCRIPT_OF_REGION}
+    if scripts and (written := [code for code in found if any(len(tag) == 4 for tag in _tags(code))]):
+        return [code for code in written if _tags(code) & scripts]  # one script is not replaced by another
+    usual = LANGUAGES[language].script.lower()
+    choices = (
+        [code for code in found if _tags(code) & tags],
+        [code for code in found if not _tags(code)],
+        [code for code in found if usual in _tags(code)],
+    )
+    return next((fitting for fitting in choices if len(fitting) == 1), found)
+
+
+def _tags(code: str) -> set[str]:
+    """The script and region of a code."""
+    return set(_folded(code).split("-")[1:])
+
+
+def _nearest(typed: str, codes: Collection[str]) -> list[str]:
+    """Three codes of the same language, or whose spelling, or the name of whose language, is like what was typed."""
+    language = _language_of(typed)
+    same = [code for code in codes if language is not None and _language_of(code) == language]
+    by_spelling = {_folded(code): code for code in codes}
+    by_spelling |= {language_name(known).lower(): code for code in codes if (known := _language_of(code)) is not None}
+    near = difflib.get_close_matches(_folded(typed), by_spelling, n=6, cutoff=0.0)
+    return list(dict.fromkeys([*same, *(by_spelling[each] for each in near)]))[:3]
 
 
 # --- guessing the language of a text by its commonest words ----------------------------------------------------------

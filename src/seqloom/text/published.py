@@ -9,6 +9,7 @@ Such files come from anywhere. A model is accepted only if it is made of parts t
 because the regular expressions of a tokenizer.json are run by a backtracking engine.
 """
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -397,6 +398,9 @@ def _require_known(part: Any, what: str, known: frozenset[str], depth: int = 0) 
         for each in parts:
             _require_known(each, what, known, depth + 1)
         return
+    if kind == "Precompiled":
+        rules = part.get("precompiled_charsmap")
+        _require_sound_tree(base64.b64decode(rules if isinstance(rules, str) else "", validate=True))
     for name in ("content", "prepend", "replacement"):
         if isinstance(part.get(name), str) and len(part[name]) > _MAX_LITERAL:
             raise ValueError(f"its {what} {kind} has a {name} of {len(part[name]):,} characters")
@@ -443,6 +447,11 @@ def _require_sound_tree(rules: bytes) -> None:
     size = int.from_bytes(rules[:4], "little")
     if len(rules) < 8 or size % 4 or not 4 <= size < len(rules) - 4 or rules[-1]:
         raise ValueError("its normalisation rules are damaged")
+    try:
+        rules[4 + size :].decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("its normalisation rules are damaged") from None
+    replacements = np.frombuffer(rules, np.uint8, offset=4 + size)
     units = np.frombuffer(rules, "<u4", size // 4, 4).astype(np.int64)
     begins = np.arange(len(units)) ^ ((units >> 10) << ((units & (1 << 9)) >> 6))  # of the children of each unit
     has_leaf = (units >> 8) & 1 == 1
@@ -457,7 +466,8 @@ def _require_sound_tree(rules: bytes) -> None:
         begin = begins[level]
         if ((begin | 0xFF) >= len(units)).any():
             raise ValueError("its normalisation rules are damaged")
-        if ((units[begin[has_leaf[level]]] & 0x7FFFFFFF) >= len(rules) - 4 - size).any():
+        texts = units[begin[has_leaf[level]]] & 0x7FFFFFFF
+        if (texts >= len(replacements)).any() or (replacements[texts] & 0xC0 == 0x80).any():  # inside of a character
             raise ValueError("its normalisation rules are damaged")
         first, last = np.searchsorted(places, begin, "left"), np.searchsorted(places, begin, "right")
         counts = last - first

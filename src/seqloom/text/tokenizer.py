@@ -305,7 +305,9 @@ class TextConfig(Config):
         if self.kind == "published" and (self.unicode_form, self.lowercase, self.space_before_punctuation) != (
             ("none", False, False)
         ):
-            raise ValueError("kind published normalises text as the imported model does: set unicode_form none only")
+            raise ValueError(
+                "kind published is for imported models, which normalise text themselves; use bpe or unigram"
+            )
         if self.unknown_word is not None:
             if self.kind != "word" or self.segmentation != "spaces":
                 raise ValueError(
