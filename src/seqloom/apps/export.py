@@ -31,14 +31,17 @@ from seqloom.interop.ctranslate2_engine import max_positions, write_directory, w
 from seqloom.interop.huggingface import require_exportable, write_huggingface
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
+from seqloom.interop.published import is_imported, write_published
 from seqloom.nn.fast.int8 import MIN_WEIGHTS, keep_scales, kept_scales, row_scales
 from seqloom.runs.loading import LoadedModel, check_archived, find_model, load, require_translator
 from seqloom.runs.model_dir import (
     INT8_FORMAT,
+    PUBLISHED,
     add_file,
     has_file,
     listed_files,
     read_card,
+    require_exact_weights,
     save_model,
     stored_tables,
     stored_weights,
@@ -116,6 +119,7 @@ def _rounded(folder: Path, place: Path) -> Path:
         card=card,
         calibration=loaded.calibration,
         tables=stored_tables(folder),
+        published=folder / PUBLISHED,
     )
     if has_file(folder, LEXICON):
         add_file(place, LEXICON, write=lambda path: shutil.copyfile(folder / LEXICON, path))
@@ -171,6 +175,8 @@ def export(
         require_new(file)
         write_model_as_arpa(model, file)
         return Exported("arpa", file, quantization="none", bytes=file.stat().st_size)
+    if to == "huggingface" and is_imported(folder := find_model(model)):
+        return export_published(folder, out or beside(model, f"{name}-huggingface"))
     # Libraries that are missing are reported before the weights are read.
     text = resolved(model, []).text
     if to == "onnx":
@@ -306,6 +312,15 @@ print(tokenizer.batch_decode(found, skip_special_tokens=True))
         readme += "".join(f"\n- {note}" for note in notes) + ("\n" if notes else "")
         write_atomically(partial / "README.md", readme)
     return Exported("huggingface", folder, "none", _size(folder), tuple(notes))
+
+
+def export_published(model: Path, folder: Path) -> Exported:
+    """Write an imported model, or one that was trained from it, in its published form; whole or not at all."""
+    require_exact_weights(model, read_card(model))
+    with new_place(folder) as partial:
+        partial.mkdir()
+        write_published(partial, model)
+    return Exported("huggingface", folder, "none", _size(folder))
 
 
 # --- sizes and READMEs ------------------------------------------------------------------------------------------------

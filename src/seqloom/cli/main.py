@@ -19,6 +19,7 @@ from seqloom.cli import (
     evaluate,
     export,
     generate,
+    import_model,
     info,
     lab,
     look,
@@ -60,6 +61,7 @@ app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
 app.command(epilog=shortlist.EXAMPLES, rich_help_panel=USE)(shortlist.shortlist)
+app.command(name="import", epilog=import_model.EXAMPLES, rich_help_panel=USE)(import_model.import_model)
 app.command(epilog=export.EXAMPLES, rich_help_panel=USE)(export.export)
 app.command(epilog=pack.EXAMPLES, rich_help_panel=USE)(pack.pack)
 app.command(epilog=pack.UNPACK_EXAMPLES, rich_help_panel=USE)(pack.unpack)

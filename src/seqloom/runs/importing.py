@@ -1,7 +1,8 @@
 """Published models as model directories of ours.
 
 model.safetensors   the same numbers under our names, in the type in which they were published
-pretrained/         config.json, tokeniser files and others as they were, which an export writes again
+pretrained/         config.json, tokeniser files and others as they were, and how tensors were converted: what an
+                    export needs to write the same folder again
 """
 
 import shutil
@@ -18,13 +19,11 @@ from seqloom.models.frames import FrameConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.pretrained.convert import ConvertedTensor, PublishedModel
 from seqloom.pretrained.folder import kept_files, version_of
+from seqloom.pretrained.record import ConversionRecord
 from seqloom.pretrained.weights import write_safetensors
 from seqloom.runs.config import BuildsModel, RunConfig
-from seqloom.runs.model_dir import Card, write_model
+from seqloom.runs.model_dir import PUBLISHED, Card, write_model
 from seqloom.training.weights import live_weights
-
-PUBLISHED = "pretrained"
-"""The folder inside a model directory with the small files of the published one."""
 
 TensorsDone = Callable[[int, int], None]
 """Gets the numbers written so far, and those of the whole model."""
@@ -64,6 +63,10 @@ def import_published(path: Path, out: Path, *, progress: TensorsDone = ignore_te
         kept.mkdir()
         for name, file in kept_files(path).items():
             shutil.copyfile(file, kept / name)
+        record = ConversionRecord.of(
+            published.conversion, published.stored, published.numbers, model_type=published.family.model_type
+        )
+        record.write(kept, published.stored)
 
     write_model(out, config, tokenizers=published.text.tokenizers, card=card, write=write)
     return config

@@ -1,6 +1,7 @@
 """Opening models: a model directory, a run, its best checkpoint or an archive, as a model ready for use."""
 
 import math
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from seqloom.runs.importing import opened_published
 from seqloom.runs.model_dir import (
     AGAIN,
     CARD,
+    PUBLISHED,
     Card,
     listed_files,
     parse_card,
@@ -283,7 +285,13 @@ def _model_at(run: Path, step: int) -> Path:
             "unfinished": {"run": str(run), "step": progress.step, "steps": config.training.steps},
         }
         card = replace(recorded, trained_on={**recorded.trained_on, **reached})
-        write_model(folder, config, tokenizers=tokenizers, card=card, write=weights.replace)
+
+        def write(path: Path) -> None:
+            weights.replace(path)
+            if (run / PUBLISHED).is_dir():
+                shutil.copytree(run / PUBLISHED, path.with_name(PUBLISHED))
+
+        write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
 
     return temporary_folder(run, version=version, make=make)
 

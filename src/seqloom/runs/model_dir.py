@@ -7,6 +7,7 @@
     manifest.json          size and SHA-256 of every file
     languages.safetensors  character n-grams of its languages, by which `auto` recognises them
     lexicon.safetensors    what source symbols translate to, if `seqloom shortlist` added it
+    pretrained/            of an imported model: its published files without the weights, and how to write it again
 
 It is written under a temporary name and renamed, and every file is checked on load.
 """
@@ -63,6 +64,9 @@ CALIBRATION = "calibration.json"
 
 TABLES = "languages.safetensors"
 """What is known of the languages of a model. Models of earlier versions, and unfinished ones, do not have it."""
+
+PUBLISHED = "pretrained"
+"""The folder of a model that was imported, or trained from such a one, with what leads back to the published form."""
 
 AGAIN = "copy the model directory again from where it was made"
 
@@ -207,8 +211,12 @@ def save_model(
     card: Card,
     calibration: Calibration | None = None,
     tables: Tables | None = None,
+    published: Path | None = None,
 ) -> None:
-    """Write a model directory atomically; an older one at the same place is replaced."""
+    """Write a model directory atomically; an older one at the same place is replaced.
+
+    `published` is a folder `pretrained/` to include, if it exists.
+    """
     tensors = {name: for_disk(tensor) for name, tensor in weights.items()}
 
     def write(path: Path) -> None:
@@ -217,6 +225,8 @@ def save_model(
             write_calibration(path.with_name(CALIBRATION), calibration)
         if tables:
             save_tables(tables, path.with_name(TABLES))
+        if published is not None and published.is_dir():
+            shutil.copytree(published, path.with_name(PUBLISHED))
 
     write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
 

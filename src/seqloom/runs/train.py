@@ -29,6 +29,7 @@ from seqloom.runs.detection import learn_tables
 from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_model, require_builder, require_device
 from seqloom.runs.model_dir import (
     CARD,
+    PUBLISHED,
     Card,
     DevResult,
     read_card,
@@ -313,8 +314,15 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     trained_on = {**of_home.trained_on, "averaged": [str(folder) for folder in folders]}
     card = Card(of_home.source, of_home.target, of_home.parameters, trained_on)
     tokenizers, weights = Tokenizers.load(home / "text"), average_weights(places)
-    tables = stored_tables(home)
-    save_model(out, read_settings(home), tokenizers=tokenizers, weights=weights, card=card, tables=tables)
+    save_model(
+        out,
+        read_settings(home),
+        tokenizers=tokenizers,
+        weights=weights,
+        card=card,
+        tables=stored_tables(home),
+        published=home / PUBLISHED,
+    )
     return out
 
 
@@ -389,7 +397,9 @@ def _open(
             f"{protocol} in seqloom/models/protocols.py for what a model must offer"
         )
     if config.training.start_from is not None and resumed_from is None:
-        _start_from(model, Path(config.training.start_from))
+        start = _start_from(model, Path(config.training.start_from))
+        if world.is_first and (start / PUBLISHED).is_dir():  # so that the model can be exported as that one
+            shutil.copytree(start / PUBLISHED, run / PUBLISHED, dirs_exist_ok=True)
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
@@ -456,6 +466,7 @@ def _train(
         card=card,
         calibration=measured.calibration,
         tables=learn_tables(session.data, (card.source, card.target)),
+        published=run / PUBLISHED,
     )
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))
@@ -553,7 +564,8 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
     return Trained(run, folder, outcome, scores, config.purpose)
 
 
-def _start_from(model: nn.Module, folder: Path) -> None:
+def _start_from(model: nn.Module, folder: Path) -> Path:
+    """Give a model the weights of another one, whose directory is returned."""
     folder = find_model(folder)
     require_exact_weights(folder, read_card(folder))
     weights: dict[str, Tensor] = average_weights([folder])
@@ -563,6 +575,7 @@ def _start_from(model: nn.Module, folder: Path) -> None:
     )
     with torch.no_grad():
         load_weights(model, weights, origin=str(folder), remedy=remedy)
+    return folder
 
 
 def _choose_weights(session: _Session) -> tuple[dict[str, Tensor], str, float]:
