@@ -14,6 +14,7 @@ from seqloom.core.errors import ModelError
 from seqloom.core.stepping import BeamSteps, Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models import transformer
+from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import Transformer, TransformerConfig, TransformerStepper
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast import packed
@@ -32,7 +33,8 @@ def model(seed: int = 1, *, is_rounded: bool = False, **changed: object) -> Tran
     """With the scale of a trained model, so that hypotheses differ."""
     sizes = {"width": 32, "heads": 4, "encoder_layers": 1, "decoder_layers": 2, "feed_forward": 48, **changed}
     symbols = Symbols(source=SYMBOLS, target=SYMBOLS, is_shared=True)
-    built = TransformerConfig.model_validate(sizes).build(symbols, seed=seed).eval()
+    config = T5Config if changed.get("kind") == "t5" else TransformerConfig
+    built = config.model_validate(sizes).build(symbols, seed=seed).eval()
     with torch.no_grad():
         for name, parameter in built.named_parameters():
             noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name)))
@@ -109,6 +111,10 @@ def assert_same(ones: list[list[Hypothesis]], others: list[list[Hypothesis]], *,
         {"is_rounded": True, "activation": "gelu", "width": 48, "heads": 3, "decoder_layers": 1},
         {"positions": "learned", "longest": 7, "heads": 1},
         {"positions": "none", "norm": "after", "decoder_layers": 3},
+        {"positions": "bias"},
+        {"kind": "t5", "head_size": 12, "buckets": 6, "farthest": 9, "frame": {"target_before": (0,)}, "absent": (1,)},
+        {"kind": "t5", "head_size": 4, "gated": False, "tying": "all", "scaled_output": True, "decoder_layers": 1},
+        {"kind": "t5", "head_size": 8, "is_rounded": True},
     ],
 )
 @pytest.mark.parametrize("is_listed", [False, True])
@@ -163,7 +169,7 @@ def test_a_step_gives_the_log_probabilities_that_a_beam_ranks() -> None:
 
 def test_models_that_cannot_be_packed_are_decoded_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, settings = source(), SearchConfig(beam=3)
-    for changed in ({"width": 24}, {"feed_forward": 50}, {"positions": "bias"}, {"output_projection": False}):
+    for changed in ({"width": 24}, {"feed_forward": 50}, {"positions": "shaw"}, {"output_projection": False}):
         assert model(**changed).stepper().compiled is None
     assert model().double().stepper().compiled is None
     assert model().stepper(attention=True).compiled is None

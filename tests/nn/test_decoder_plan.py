@@ -9,6 +9,7 @@ from torch import Tensor
 from nn.loops import use_loops
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import END
+from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import with_int8
@@ -22,7 +23,8 @@ SOURCE = Source(torch.tensor([[4, 9, 5, END], [7, END, 0, 0], [8, 6, END, 0]]), 
 
 def model(seed: int = 1, **changed: object) -> Transformer:
     settings = {"width": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 2, "feed_forward": 24, **changed}
-    built = TransformerConfig.model_validate(settings).build(SYMBOLS, seed=seed).eval()
+    config = T5Config if changed.get("kind") == "t5" else TransformerConfig
+    built = config.model_validate(settings).build(SYMBOLS, seed=seed).eval()
     with torch.no_grad():  # norms and biases begin at 1 and 0, where mistakes would not show
         for name, parameter in built.named_parameters():
             if parameter.dim() == 1:
@@ -67,9 +69,30 @@ def test_the_plan_gives_what_the_layers_give(
     assert (plan[-1] - others[-1]).abs().max() > 3e-2
 
 
-@pytest.mark.parametrize("positions", ["shaw", "bias"])
-def test_positions_inside_attention_have_no_plan(positions: str) -> None:
-    assert model(positions=positions).stepper().plan is None
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"positions": "bias"},
+        {"kind": "t5", "head_size": 12, "buckets": 6, "farthest": 9},
+        {"kind": "t5", "head_size": 8, "gated": False, "activation": "relu", "tying": "all", "scaled_output": True},
+    ],
+)
+def test_the_plan_knows_relative_positions_and_the_layers_of_t5(
+    changed: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_loops(monkeypatch, fewest=1)
+    translator = model(**changed)
+    plan, layers = steps(translator, has_plan=True), steps(translator, has_plan=False)
+    for one, other in zip(plan, layers, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    assert translator.decoder.bias is not None
+    with torch.no_grad():
+        translator.decoder.bias.weight[:, 1] += 0.5
+    assert (plan[-1] - steps(translator, has_plan=True)[-1]).abs().max() > 1e-3
+
+
+def test_positions_inside_attention_have_no_plan() -> None:
+    assert model(positions="shaw").stepper().plan is None
 
 
 def test_listeners_hear_the_layers_though_there_is_a_plan() -> None:

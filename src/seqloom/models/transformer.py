@@ -43,6 +43,7 @@ from seqloom.nn.blocks import (
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import SHARED_TYINGS, Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.fast.beam_attention import (
+    NO_BIASES,
     BeamCache,
     EncoderMemory,
     Lineage,
@@ -454,16 +455,17 @@ class TransformerState:
     lineage: Lineage
     offered: Offered | None = None
     buffers: StepBuffers = field(default_factory=StepBuffers)
-    bias: Float[Tensor, "one heads one positions"] | None = None
-    """The relative bias of self-attention in this step."""
+    relative: RelativeBias | None = None
+    """What gives self-attention its bias in this step."""
 
     @cached_property
     def mask(self) -> Float[Tensor, "#sentences #heads #queries keys"] | None:
         """The mask and bias of self-attention in a step, by position and slot."""
         mask, slots = self.lineage.mask(self.cache.slots, dtype=self.memory.mask.dtype), self.cache.slots
-        if self.bias is None:
+        if self.relative is None:
             return mask
-        by_slot = self.bias.repeat_interleave(slots, dim=3)  # [1, heads, 1, positions · slots]
+        bias = self.relative(range(self.position - 1, self.position), self.position)[None]  # [1, heads, 1, positions]
+        by_slot: Tensor = bias.repeat_interleave(slots, dim=3)  # [1, heads, 1, positions · slots]
         return by_slot if mask is None else mask + by_slot
 
     @cached_property
@@ -488,20 +490,19 @@ class TransformerState:
         queries = side_by_side(owners, sentences)
         return TransformerState(memory, cache, Lineage(owners, queries, ancestors), offered, self.buffers)
 
-    def begin_step(self, bias: RelativeBias | None) -> "TransformerState":
+    def begin_step(self, relative: RelativeBias | None) -> "TransformerState":
         """The state for its next position: room in the cache, and each row in its slot."""
         lineage, position = self.lineage, self.position
         ancestors = torch.cat([lineage.ancestors, lineage.queries.positions[:, None]], 1)  # [rows, positions + 1]
         cache = self.cache.at(position, slots=lineage.queries.longest)
         now = Lineage(lineage.owners, lineage.queries, ancestors)
-        added = None if bias is None else bias(range(position, position + 1), position + 1)[None]
-        return TransformerState(self.memory, cache, now, self.offered, self.buffers, added)
+        return TransformerState(self.memory, cache, now, self.offered, self.buffers, relative)
 
     def attend_to_self(
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
     ) -> Float[Tensor, "rows width"]:
         """The rows attend to their own histories, as queries of one attention or by compiled loops."""
-        is_plain = self.bias is None and attention.is_plain and not attention.weights.has_listeners
+        is_plain = self.relative is None and attention.is_plain and not attention.weights.has_listeners
         if is_plain and uses_loops(x):
             mixed = self.attention.to_self(Table(attention.qkv(x)), layer, Table(torch.empty_like(x)))
             attended: Tensor = attention.output(mixed.tensor)
@@ -537,7 +538,7 @@ class TransformerStepper:
         self.plan: DecoderPlan | None = None
         self.compiled: CompiledStep | None = None
         self._tables: InputTables | None = None
-        if model.decoder.bias is None and heads is None:
+        if heads is None:
             self.compiled = CompiledStep.of([*layers], model.decoder.norm, model.output)
             packed = None if self.compiled is None else self.compiled.products
             self.plan = DecoderPlan.of([*layers], model.decoder.norm, packed)
@@ -572,7 +573,8 @@ class TransformerStepper:
         state = state.begin_step(self.model.decoder.bias)
         offered, owners = state.offered, state.lineage.owners
         symbols = None if offered is None else offered.symbols[owners]
-        step, inputs = self._compiled_for(len(last), offered), self._inputs(state.cache.room)
+        step = self._compiled_for(len(last), offered)
+        inputs = None if step is None else self._inputs(state.cache.room)
         check_bound(state.position, self.model.decoder.positions.bound)
         if step is not None and inputs is not None:
             log_probs = step.log_probs(inputs, last, state.cache, state.lineage, state.memory, offered)
@@ -652,7 +654,11 @@ class TransformerStepper:
         weight = decoder.embedding.weight.detach()  # [symbols, width]
         zeros = weight.new_zeros(positions, weight.shape[1])
         codes = decoder.positions(zeros, torch.arange(positions), longest=positions)
-        self._tables = InputTables.of(weight, factor=decoder.scale, positions=codes, norm=norm)
+        biases = None
+        if decoder.bias is not None:
+            last = decoder.bias(range(positions - 1, positions), positions).detach()  # [heads, 1, positions]
+            biases = last[:, 0].flip(-1)  # [heads, distances]
+        self._tables = InputTables.of(weight, factor=decoder.scale, positions=codes, norm=norm, biases=biases)
         return self._tables
 
     def _features(self, last: Int[Tensor, " rows"], state: TransformerState) -> tuple[Tensor, Tensor | None]:
@@ -661,7 +667,15 @@ class TransformerStepper:
         # [rows, width]
         x = self.model.decoder.embed(last, torch.full_like(last, position), longest=position + 1)
         if self.plan is not None and self._is_planned(x):
-            return self.plan(x, state.attention, state.buffers), None
+            inputs = self._inputs(state.cache.room)
+            attention = StepAttention(
+                state.cache,
+                state.lineage,
+                state.memory,
+                scale=self.plan.scale,
+                biases=NO_BIASES if inputs is None else inputs.biases,
+            )
+            return self.plan(x, attention, state.buffers), None
         return self._by_layers(x, state)
 
     def _is_planned(self, x: Float[Tensor, "rows width"]) -> bool:

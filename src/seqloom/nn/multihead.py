@@ -193,15 +193,18 @@ class SelfAttention(nn.Module):
     def is_plain(self) -> bool:
         """Whether it is that of the paper: equal shares of the width, biases, scores by 1/√size, no positions."""
         return (
-            self.qkv.out_features == 3 * self.qkv.in_features
-            and self.key_heads == self.heads
+            self.has_plain_heads
+            and self.qkv.out_features == 3 * self.qkv.in_features
             and self.qkv.bias is not None
             and not (isinstance(self.output, nn.Linear) and self.output.bias is None)
-            and self.relative is None
-            and self.rotary is None
-            and self.head_norm is None
             and self.scale is None
         )
+
+    @property
+    def has_plain_heads(self) -> bool:
+        """Whether each head has its own keys and values, and they are used as they are, without positions or norms."""
+        has_changes = self.relative is not None or self.rotary is not None or self.head_norm is not None
+        return self.key_heads == self.heads and not has_changes
 
     def split(
         self, x: Float[Tensor, "tokens width"], packing: Packing

@@ -58,9 +58,15 @@ class FlatKeys:
     lengths: Int[np.ndarray, " sentences"] | None = None
 
 
-def scale_of(size: int) -> np.float32:
-    """The scores' 1/√size times log₂ e, because the loops compute powers of 2."""
-    return np.float32(math.log2(math.e) / math.sqrt(size))
+def scale_of(size: int, scale: float | None = None) -> np.float32:
+    """The scores' factor, 1/√size by default, times log₂ e, because the loops compute powers of 2."""
+    return np.float32(math.log2(math.e) / math.sqrt(size) if scale is None else math.log2(math.e) * scale)
+
+
+Biases = Float[np.ndarray, "heads distances"]
+"""What is added to the scores by head and distance to an earlier position, times log₂ e; empty if that is nothing."""
+
+NO_BIASES = np.empty((0, 0), np.float32)
 
 
 class Table:
@@ -222,15 +228,25 @@ def loops_compute(rows: int) -> bool:
 class StepAttention:
     """The attention of one step by compiled loops; its arrays are laid out once for all layers."""
 
-    def __init__(self, kept: BeamCache, lineage: Lineage, memory: EncoderMemory) -> None:
-        self.kept, self.memory = kept, memory
+    def __init__(
+        self,
+        kept: BeamCache,
+        lineage: Lineage,
+        memory: EncoderMemory,
+        *,
+        scale: np.float32 | None = None,
+        biases: Biases = NO_BIASES,
+    ) -> None:
+        """`scale` is log₂ e / √size by default, and `biases` are those of self-attention."""
+        self.kept, self.memory, self.biases = kept, memory, biases
+        self.scale = kept.flat.scale if scale is None else scale
         self.owners, self.ancestors = lineage.owners.numpy(), lineage.ancestors.contiguous().numpy()
 
     def to_self(self, joined: Table, layer: int, out: Table) -> Table:
         """Write the keys and values of the rows into the cache, then attend to each row's own history."""
         kept = self.kept.flat
         tables = (joined.flat, kept.keys[layer], kept.values[layer], self.owners, self.ancestors)
-        attend_to_history(*tables, kept.shape, kept.scale, out.flat)
+        attend_to_history(*tables, kept.shape, self.scale, self.biases, out.flat)
         self.kept.written = self.ancestors.shape[1]
         return out
 
@@ -238,7 +254,7 @@ class StepAttention:
         """Each row attends to the memory of its sentence, up to its length."""
         memory = self.memory.flat
         tables = (query.flat, memory.keys[layer], memory.values[layer], self.owners, memory.lengths)
-        attend_to_memory(*tables, memory.shape, memory.scale, out.flat)
+        attend_to_memory(*tables, memory.shape, self.scale, out.flat)
         return out
 
 
@@ -277,7 +293,8 @@ def _attend(
 ) -> None:
     """query_h = Σ_p softmax_p(query_h · keys_h[p]) values_h[p] for each head, in the place of the query.
 
-    The numbers of head h at position p begin at places[p] + h · stride. The query comes multiplied by log₂ e / √size.
+    The numbers of head h at position p begin at places[p] + h · stride. The query comes multiplied by log₂ e / √size,
+    and `scores` hold what is added to the products, times log₂ e.
     Places and counts are unsigned: a number that may be negative is tested at every use, and loops stay slow.
     """
     size = np.uint64(query.shape[0]) // heads
@@ -287,7 +304,7 @@ def _attend(
             score = np.float32(0.0)
             for k in range(size):
                 score += query[own + k] * keys[at + k]
-            scores[h * count + p] = score
+            scores[h * count + p] += score
     for h in range(heads):
         first = h * count
         highest = np.float32(-np.inf)
@@ -314,11 +331,20 @@ def _attend(
 
 @compiled(fast={"contract", "reassoc"})
 def attend_to_history(
-    joined: Array, keys: Array, values: Array, owners: Array, ancestors: Array, shape: Any, scale: Any, out: Array
+    joined: Array,
+    keys: Array,
+    values: Array,
+    owners: Array,
+    ancestors: Array,
+    shape: Any,
+    scale: Any,
+    biases: Array,
+    out: Array,
 ) -> None:
     """Each row writes its key and value, then attends to its own history. Slots without a row become 0.
 
-    `joined` holds query, key and value of a row, `shape` is (sentences, room, slots, heads), and all tables are flat.
+    `joined` holds query, key and value of a row, `shape` is (sentences, room, slots, heads), and all tables but the
+    biases are flat.
     """
     sentences, room, slots, heads = shape
     rows, count = ancestors.shape
@@ -335,6 +361,9 @@ def attend_to_history(
             query[k] = scale * joined[at + k]
             keys[own + k] = joined[at + width + k]
             values[own + k] = joined[at + width + width + k]
+        for h in range(heads):
+            for p in range(count):
+                scores[h * count + p] = biases[h, count - 1 - p] if biases.shape[0] else np.float32(0.0)
         _attend(query, keys, values, places, np.uint64(count), np.uint64(heads), size, scores)
         for k in range(width):
             out[target + k] = query[k]
@@ -362,6 +391,8 @@ def attend_to_memory(
             places[p] = np.uint64(first + p) * size
         for k in range(width):
             query[k] = scale * queries[target + k]
+        for p in range(heads * count):
+            scores[p] = np.float32(0.0)
         _attend(query, keys, values, places, np.uint64(count), np.uint64(heads), stride, scores)
         for k in range(width):
             out[target + k] = query[k]

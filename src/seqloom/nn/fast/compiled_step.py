@@ -13,6 +13,7 @@ A beam search needs Python only when one of its candidates ends. Until then, `Co
 by itself: the best symbols of each row, the best candidates of each sentence, which then are its rows.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,22 +27,28 @@ from torch import Tensor, nn
 from seqloom.core.jit import compiled
 from seqloom.core.stepping import NEVER_STOPPED
 from seqloom.core.symbols import END
+from seqloom.nn.blocks import RMSNorm
 from seqloom.nn.fast.beam_attention import (
+    NO_BIASES,
     BeamCache,
+    Biases,
     EncoderMemory,
     Lineage,
     attend_to_history,
     attend_to_memory,
 )
 from seqloom.nn.fast.decoder_plan import (
-    PRODUCTS,
     DecoderModules,
+    FusedNorm,
     activate,
     activation_number,
     add_and_normalise,
     can_be_planned,
+    heads_width,
+    multiply_by,
     normalise,
     products_of,
+    score_scale,
 )
 from seqloom.nn.fast.packed import PANEL, PackedProducts, can_be_packed, product
 from seqloom.nn.fast.selection import best_columns, log_softmax_rows, merge
@@ -62,6 +69,8 @@ class InputTables:
     """How many positions there are."""
     norm: Array
     """[weight and bias, width]; no row if there is no norm."""
+    biases: Biases
+    """Relative positions of self-attention."""
 
     @staticmethod
     def of(
@@ -70,6 +79,7 @@ class InputTables:
         factor: float,
         positions: Float[Tensor, "positions width"],
         norm: nn.LayerNorm | None = None,
+        biases: Float[Tensor, "heads distances"] | None = None,
     ) -> "InputTables":
         """The tables are flat for the loops."""
         rows = [] if norm is None else [norm.weight.detach().numpy(), norm.bias.detach().numpy()]
@@ -79,6 +89,7 @@ class InputTables:
             positions.view(-1).numpy(),
             len(positions),
             np.array(rows, np.float32).reshape(len(rows), table.shape[1]),
+            NO_BIASES if biases is None else (biases * math.log2(math.e)).contiguous().numpy(),
         )
 
 
@@ -109,6 +120,10 @@ class CompiledStep:
     norms: Array
     """[norms, weight and bias, width]"""
     epsilon: np.float32
+    has_mean: bool
+    """Whether they subtract the mean."""
+    scale: np.float32
+    """The factor of scores, times log₂ e."""
     is_before: bool
     activation: np.int64
     symbols: int
@@ -121,20 +136,22 @@ class CompiledStep:
         linears = [*(linear for layer in layers for linear in products_of(layer)), output]
         packable = [linear for linear in linears if can_be_packed(linear)]
         inner, width = layers[0].feed_forward.inner.weight.shape
-        if width % PANEL or inner % PANEL or len(packable) < len(linears):
+        sizes = (width, inner, heads_width(layers[0]))
+        if any(size % PANEL for size in sizes) or len(packable) < len(linears):
             return None
         norms = [
-            bypass.norm
+            FusedNorm.of(bypass.norm)
             for layer in layers
             for bypass in (layer.around_self, layer.around_cross, layer.around_feed_forward)
-            if isinstance(bypass.norm, nn.LayerNorm)
         ]
-        if isinstance(last, nn.LayerNorm):
-            norms.append(last)
+        if isinstance(last, nn.LayerNorm | RMSNorm):
+            norms.append(FusedNorm.of(last))
         return CompiledStep(
             products=PackedProducts.of(packable),
-            norms=np.stack([[each.weight.detach().numpy(), each.bias.detach().numpy()] for each in norms]),
-            epsilon=np.float32(norms[0].eps),
+            norms=np.stack([[each.weight, each.bias] for each in norms]),
+            epsilon=norms[0].epsilon,
+            has_mean=norms[0].has_mean,
+            scale=score_scale(layers[0]),
             is_before=layers[0].around_self.place == "before",
             activation=activation_number(layers[0].feed_forward),
             symbols=len(packable[-1].weight),
@@ -226,8 +243,10 @@ class CompiledStep:
             read.values,
             read.lengths,
             read.shape,
-            kept.scale,
+            self.scale,
+            inputs.biases,
             self.epsilon,
+            self.has_mean,
             self.is_before,
             self.activation,
             *(_NO_LIST if offered is None else offered.arrays),
@@ -282,7 +301,9 @@ def _run(
     lengths: Array,
     memory_shape: Any,
     scale: Any,
+    biases: Array,
     epsilon: Any,
+    has_mean: Any,
     is_before: Any,
     activation: Any,
     weight: Array,
@@ -303,8 +324,10 @@ def _run(
     """
     steps, sentences, best = found.shape
     has_table = log_probs.shape[0] > 0
-    width, inner, layers = norms.shape[2], products[4, 5], products.shape[0] // PRODUCTS
-    columns, stride = symbols, products[PRODUCTS * layers, 5]
+    width, inner, heads_width = norms.shape[2], products[4, 5], products[2, 5]
+    layers = norms.shape[0] // 3
+    each = (products.shape[0] - 1) // layers  # products of a layer; the last of all is the output
+    columns, stride = symbols, products[each * layers, 5]
     if listed.shape[0]:
         columns = stride = listed.shape[1]
     places, step = np.empty((sentences, best), np.int64), 0
@@ -326,35 +349,42 @@ def _run(
             ancestors = paths
         # The layers.
         x, features = np.empty(rows * width, np.float32), np.empty(rows * width, np.float32)
-        joined, mixed = np.empty(3 * rows * width, np.float32), np.empty(rows * width, np.float32)
+        joined, mixed = np.empty(3 * rows * heads_width, np.float32), np.empty(rows * heads_width, np.float32)
         branch, active = np.empty(rows * width, np.float32), np.empty(rows * inner, np.float32)
+        gate = np.empty(rows * inner if each > 6 else 0, np.float32)
         _embed(last, table, factor, positions, position, x)
         if input_norm.shape[0]:
-            normalise(x, input_norm[0], input_norm[1], x, epsilon)
+            normalise(x, input_norm[0], input_norm[1], x, epsilon, has_mean)
         normed = features if is_before else x
         if is_before:
-            normalise(x, norms[0, 0], norms[0, 1], normed, epsilon)
+            normalise(x, norms[0, 0], norms[0, 1], normed, epsilon, has_mean)
         for layer in range(layers):
-            first = PRODUCTS * layer
+            first = each * layer
             for part in range(3):
                 product(normed, rows, first + 2 * part, products, floats, int8, active if part == 2 else joined)
                 if part == 0:
-                    attend_to_history(joined, keys[layer], values[layer], owners, ancestors, shape, scale, mixed)
+                    attend_to_history(
+                        joined, keys[layer], values[layer], owners, ancestors, shape, scale, biases, mixed
+                    )
                 elif part == 1:
                     attend_to_memory(
                         joined, memory_keys[layer], memory_values[layer], owners, lengths, memory_shape, scale, mixed
                     )
+                elif gate.shape[0]:
+                    product(normed, rows, first + 6, products, floats, int8, gate)
+                    activate(gate, activation)
+                    multiply_by(active, gate)
                 else:
                     activate(active, activation)
                 product(active if part == 2 else mixed, rows, first + 2 * part + 1, products, floats, int8, branch)
                 norm = 3 * layer + part + is_before
-                add_and_normalise(x, branch, norms[norm, 0], norms[norm, 1], normed, epsilon)
+                add_and_normalise(x, branch, norms[norm, 0], norms[norm, 1], normed, epsilon, has_mean)
         # The output.
         scores = np.empty(rows * stride, np.float32)
         if listed.shape[0]:
             score_offered(normed, weight, listed, bias, owners, scores.reshape(rows, stride))
         else:
-            product(normed, rows, PRODUCTS * layers, products, floats, int8, scores)
+            product(normed, rows, each * layers, products, floats, int8, scores)
         log_softmax_rows(scores, rows, columns)
         if has_table:
             for r in range(rows):

@@ -6,14 +6,15 @@ takes as long again. The plan is made once, its buffers are reused, and it compu
     norm before   x ← x + f(norm(x))             norm after   x ← norm(x + f(x))
 
 for f = self-attention, attention to the memory, feed-forward. A sum and the norm after it are one compiled loop. The
-plan exists for layers without relative positions, where compiled loops are used (`nn.fast.beam_attention.uses_loops`);
-else `DecoderPlan.of` is None. One sentence is decoded by fewer calls still: `nn.fast.compiled_step`.
+plan exists for layers without positions of their own, where compiled loops are used
+(`nn.fast.beam_attention.uses_loops`); else `DecoderPlan.of` is None. One sentence is decoded by fewer calls still:
+`nn.fast.compiled_step`.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, Protocol, cast, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,8 +22,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seqloom.core.jit import compiled
-from seqloom.nn.blocks import Activation, FeedForward, Residual
-from seqloom.nn.fast.beam_attention import StepAttention, Table, powers
+from seqloom.nn.blocks import Activation, FeedForward, Residual, RMSNorm
+from seqloom.nn.fast.beam_attention import StepAttention, Table, powers, scale_of
 from seqloom.nn.fast.int8 import Int8Linear
 from seqloom.nn.fast.packed import PackedProducts
 from seqloom.nn.multihead import CrossAttention, SelfAttention
@@ -46,13 +47,14 @@ class StepBuffers:
 
     rows = -1
 
-    def allocate(self, rows: int, *, width: int, inner: int) -> None:
+    def allocate(self, rows: int, *, width: int, inner: int, heads_width: int) -> None:
         """Buffers for this many rows, new ones if their number has changed."""
         if rows != self.rows:
             self.rows = rows
-            self.joined = Table(torch.empty(rows, 3 * width))  # queries, keys and values
-            self.inner = Table(torch.empty(rows, inner))
-            self.query, self.mixed, self.branch, self.normed = (Table(torch.empty(rows, width)) for _ in range(4))
+            self.joined = Table(torch.empty(rows, 3 * heads_width))  # queries, keys and values
+            self.query, self.mixed = (Table(torch.empty(rows, heads_width)) for _ in range(2))
+            self.inner, self.gate = (Table(torch.empty(rows, inner)) for _ in range(2))
+            self.branch, self.normed = (Table(torch.empty(rows, width)) for _ in range(2))
 
 
 Sublayer = Callable[[Table, StepAttention, StepBuffers], Table]
@@ -69,6 +71,10 @@ class DecoderPlan:
     is_before: bool
     width: int
     inner: int
+    heads_width: int
+    """Numbers of all heads together."""
+    scale: np.float32
+    """The factor of scores, times log₂ e."""
 
     @staticmethod
     def of(
@@ -86,12 +92,21 @@ class DecoderPlan:
         bypasses = [
             each for layer in layers for each in (layer.around_self, layer.around_cross, layer.around_feed_forward)
         ]
-        norms = [FusedNorm.of(bypass.norm) for bypass in bypasses if isinstance(bypass.norm, nn.LayerNorm)]
-        if isinstance(last, nn.LayerNorm):
+        norms = [FusedNorm.of(bypass.norm) for bypass in bypasses]
+        if isinstance(last, nn.LayerNorm | RMSNorm):
             norms.append(FusedNorm.of(last))
         sublayers = [each for number, layer in enumerate(layers) for each in _sublayers(layer, number, packed)]
         probes = [each.weights for layer in layers for each in (layer.self, layer.cross)]
-        return DecoderPlan(sublayers, norms, probes, is_before, width=weight.shape[1], inner=weight.shape[0])
+        return DecoderPlan(
+            sublayers,
+            norms,
+            probes,
+            is_before,
+            width=weight.shape[1],
+            inner=weight.shape[0],
+            heads_width=heads_width(layers[0]),
+            scale=score_scale(layers[0]),
+        )
 
     @property
     def has_listeners(self) -> bool:
@@ -103,7 +118,7 @@ class DecoderPlan:
     ) -> Float[Tensor, "rows width"]:
         """The features for the output from the embedded symbols, which are overwritten. Valid until the next step."""
         residual = Table(x)
-        buffers.allocate(len(x), width=self.width, inner=self.inner)
+        buffers.allocate(len(x), width=self.width, inner=self.inner, heads_width=self.heads_width)
         if not self.is_before:
             for sublayer, norm in zip(self.sublayers, self.norms, strict=True):
                 norm.add(residual, sublayer(residual, attention, buffers), residual)
@@ -121,29 +136,36 @@ def can_be_planned(layers: Sequence[DecoderModules], last: nn.Module) -> bool:
     return (
         weight.dtype == torch.float32
         and weight.device.type == "cpu"
-        and is_before == isinstance(last, nn.LayerNorm)
-        and all(each.is_plain for layer in layers for each in (layer.self, layer.cross))
+        and is_before == isinstance(last, type(layers[0].around_self.norm))
+        and all(layer.self.has_plain_heads and layer.self.scale == layer.cross.scale for layer in layers)
         and all(isinstance(each.output, nn.Linear) for layer in layers for each in (layer.self, layer.cross))
-        and all(layer.feed_forward.is_plain and layer.around_self.kind == "layer" for layer in layers)
     )
 
 
+def heads_width(layer: DecoderModules) -> int:
+    """Numbers of all heads of a layer together."""
+    return layer.cross.query.out_features
+
+
+def score_scale(layer: DecoderModules) -> np.float32:
+    """The factor of the scores of a layer, as the loops use it."""
+    return scale_of(heads_width(layer) // layer.cross.heads, layer.cross.scale)
+
+
 def products_of(layer: DecoderModules) -> tuple[nn.Module, ...]:
-    """The linear layers of a decoder layer in the order of their use."""
+    """The linear layers of a decoder layer in the order of their use; last the gate, if there is one."""
     own, cross, feed_forward = layer.self, layer.cross, layer.feed_forward
-    return own.qkv, own.output, cross.query, cross.output, feed_forward.inner, feed_forward.outer
-
-
-PRODUCTS = 6
-"""Linear layers of a decoder layer."""
+    products = (own.qkv, own.output, cross.query, cross.output, feed_forward.inner, feed_forward.outer)
+    return products if feed_forward.gate is None else (*products, feed_forward.gate)
 
 
 def _sublayers(
     layer: DecoderModules, number: int, packed: PackedProducts | None
 ) -> tuple[Sublayer, Sublayer, Sublayer]:
     """Self-attention, attention to the memory and feed-forward of a layer."""
-    joined, self_output, query, cross_output, inner, outer = (
-        _product(linear, PRODUCTS * number + place, packed) for place, linear in enumerate(products_of(layer))
+    products = products_of(layer)
+    joined, self_output, query, cross_output, inner, outer, *gates = (
+        _product(linear, len(products) * number + place, packed) for place, linear in enumerate(products)
     )
     activation = activation_number(layer.feed_forward)
 
@@ -155,7 +177,12 @@ def _sublayers(
 
     def feed_forward(x: Table, _: StepAttention, buffers: StepBuffers) -> Table:
         active = inner(x, buffers.inner)  # [rows, inner]
-        activate(active.flat, activation)
+        if gates:
+            gate = gates[0](x, buffers.gate)
+            activate(gate.flat, activation)
+            multiply_by(active.flat, gate.flat)
+        else:
+            activate(active.flat, activation)
         return outer(active, buffers.branch)
 
     return attend_to_self, attend_to_memory, feed_forward
@@ -167,11 +194,14 @@ def _product(linear: nn.Module, number: int, packed: PackedProducts | None) -> C
     if isinstance(linear, Int8Linear):
         product = linear.product
         return lambda x, _: Table(product(x.tensor))
-    weight, bias = linear.weight.detach().t(), linear.bias.detach()
+    weight, given = linear.weight.detach().t(), cast("Tensor | None", linear.bias)
+    bias = None if given is None else given.detach()
 
     def multiply(x: Table, out: Table) -> Table:
         if packed is not None and torch.get_num_threads() == 1:
             packed.multiply(number, x.flat, out.flat)
+        elif bias is None:
+            torch.mm(x.tensor, weight, out=out.tensor)
         else:
             torch.addmm(bias, x.tensor, weight, out=out.tensor)
         return out
@@ -219,14 +249,22 @@ def activate(numbers: Array, activation: Any) -> None:
             numbers[k] = x * (power if x < np.float32(0.0) else np.float32(1.0)) / (np.float32(1.0) + power)
 
 
+@compiled(fast={"contract", "reassoc"})
+def multiply_by(numbers: Array, factors: Array) -> None:
+    """numbers ⊙ factors, in the place of the numbers."""
+    for k in range(np.uint64(numbers.shape[0])):
+        numbers[k] *= factors[k]
+
+
 @compiled(fast={"contract", "reassoc"}, is_inlined=True)
-def normalise_row(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any, start: Any) -> None:
+def normalise_row(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any, has_mean: Any, start: Any) -> None:
     """The same for the row that begins at `start`."""
     width = np.uint64(weight.shape[0])
     share = np.float32(1) / np.float32(weight.shape[0])
     total, squares = np.float32(0), np.float32(0)
-    for k in range(width):
-        total += x[start + k]
+    if has_mean:
+        for k in range(width):
+            total += x[start + k]
     mean = total * share
     for k in range(width):
         apart = x[start + k] - mean
@@ -237,41 +275,49 @@ def normalise_row(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any
 
 
 @compiled(fast={"contract", "reassoc"})
-def add_and_normalise(x: Array, branch: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
-    """x = x + branch, out = (x − mean) / √(variance + ε) · weight + bias, row by row."""
+def add_and_normalise(
+    x: Array, branch: Array, weight: Array, bias: Array, out: Array, epsilon: Any, has_mean: Any
+) -> None:
+    """x = x + branch, out = (x − mean) / √(variance + ε) · weight + bias, row by row; the mean is 0 if it has none."""
     width = np.uint64(weight.shape[0])
     for start in range(np.uint64(0), np.uint64(x.shape[0]), width):
         for k in range(start, start + width):
             x[k] += branch[k]
-        normalise_row(x, weight, bias, out, epsilon, start)
+        normalise_row(x, weight, bias, out, epsilon, has_mean, start)
 
 
 @compiled(fast={"contract", "reassoc"})
-def normalise(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any) -> None:
-    """out = (x − mean) / √(variance + ε) · weight + bias, row by row."""
+def normalise(x: Array, weight: Array, bias: Array, out: Array, epsilon: Any, has_mean: Any) -> None:
+    """out = (x − mean) / √(variance + ε) · weight + bias, row by row; the mean is 0 if it has none."""
     width = np.uint64(weight.shape[0])
     for start in range(np.uint64(0), np.uint64(x.shape[0]), width):
-        normalise_row(x, weight, bias, out, epsilon, start)
+        normalise_row(x, weight, bias, out, epsilon, has_mean, start)
 
 
 @dataclass(frozen=True)
 class FusedNorm:
-    """A layer norm, (x − mean) / √(variance + ε) · weight + bias of each row, as compiled loops read it."""
+    """(x − mean) / √(variance + ε) · weight + bias of each row, as compiled loops read it; the mean of an RMS norm is
+    taken for 0."""
 
     weight: Any
     bias: Any
     epsilon: np.float32
+    has_mean: bool
 
     @staticmethod
-    def of(norm: nn.LayerNorm) -> "FusedNorm":
-        return FusedNorm(norm.weight.detach().numpy(), norm.bias.detach().numpy(), np.float32(norm.eps))
+    def of(norm: nn.LayerNorm | RMSNorm) -> "FusedNorm":
+        weight = norm.weight.detach()
+        if isinstance(norm, RMSNorm):
+            weight = weight if norm.factor == 1 else weight * norm.factor
+            return FusedNorm(weight.numpy(), np.zeros(len(weight), np.float32), np.float32(norm.eps), has_mean=False)
+        return FusedNorm(weight.numpy(), norm.bias.detach().numpy(), np.float32(norm.eps), has_mean=True)
 
     def __call__(self, x: Table, out: Table) -> Table:
         """The norm of x."""
-        normalise(x.flat, self.weight, self.bias, out.flat, self.epsilon)
+        normalise(x.flat, self.weight, self.bias, out.flat, self.epsilon, self.has_mean)
         return out
 
     def add(self, x: Table, branch: Table, out: Table) -> Table:
         """x becomes x + branch; returns its norm. `out` may be x itself, which then holds the norm."""
-        add_and_normalise(x.flat, branch.flat, self.weight, self.bias, out.flat, self.epsilon)
+        add_and_normalise(x.flat, branch.flat, self.weight, self.bias, out.flat, self.epsilon, self.has_mean)
         return out
