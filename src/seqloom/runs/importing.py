@@ -5,12 +5,15 @@ pretrained/         config.json, tokeniser files and others as they were, and ho
                     export needs to write the same folder again
 """
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from seqloom.core.archive import temporary_folder
 from seqloom.core.config import resolve
@@ -93,9 +96,25 @@ def _shapes(config: RunConfig, published: PublishedModel) -> dict[str, tuple[int
     # The languages are chosen when the model is used.
     settings = config.model.model_copy(update={"frame": FrameConfig()})
     assert isinstance(settings, BuildsModel)
-    with torch.device("meta"):
+    with _WithoutWeights():
         built = settings.build(symbols, seed=config.seed)
     return {name: tuple(tensor.shape) for name, tensor in live_weights(built).items()}
+
+
+class _WithoutWeights(TorchFunctionMode):
+    """Gives weights no memory, and so no first values.
+
+    `torch.device("meta")` does the same for all tensors, and imports torch's compiler when it computes with one, which
+    takes a second.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        if func is torch.empty:
+            given["device"] = "meta"
+        tensor = args[0] if args else given.get("tensor")
+        is_in_place = bool(re.fullmatch(r"[a-z]\w*_", getattr(func, "__name__", "")))
+        return tensor if is_in_place and isinstance(tensor, Tensor) and tensor.is_meta else func(*args, **given)
 
 
 class _Count:
