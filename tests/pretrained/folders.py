@@ -8,6 +8,7 @@ from typing import Any
 
 import sentencepiece
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from seqloom.data.phrasebook import sample_pairs
@@ -116,7 +117,81 @@ def marian_tensors(symbols: int, *, pad: int, end: int) -> Iterator[tuple[str, T
             yield from norm(f"{place}.final_layer_norm")
 
 
-def sentencepiece_model(lines: list[str], *, size: int = 120) -> bytes:
+def write_t5_folder(folder: Path, *, pieces: tuple[str, ...] = (), **changes: Any) -> Path:
+    """A folder as T5 1.0 is published: `model.safetensors`, one sentencepiece model, instructions in config.json.
+
+    The table has rows that no piece uses. `pieces` are user-defined ones, such as `<2de>`.
+    """
+    folder.mkdir(parents=True)
+    pairs = sample_pairs("en", "de", count=300, seed=2, split="train")
+    lines = [*(text for pair in pairs for text in (pair.source, pair.target)), "translate English to German:"]
+    numbers = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    model = sentencepiece_model(lines, user_defined_symbols=list(pieces), **numbers)
+    (folder / "spiece.model").write_bytes(model)
+    count = len(sentencepiece.SentencePieceProcessor(model_proto=model)) + 100  # with <extra_id_0> …
+    symbols = -(-count // 128) * 128
+    config = {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "d_model": WIDTH,
+        "d_kv": 12,
+        "d_ff": INNER,
+        "num_layers": LAYERS,
+        "num_heads": HEADS,
+        "relative_attention_num_buckets": 32,
+        "feed_forward_proj": "relu",
+        "dropout_rate": 0.1,
+        "layer_norm_epsilon": 1e-06,
+        "n_positions": 512,
+        "vocab_size": symbols,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "decoder_start_token_id": 0,
+        "is_encoder_decoder": True,
+        "task_specific_params": {
+            "summarization": {"prefix": "summarize: ", "num_beams": 4},
+            "translation_en_to_de": {"prefix": "translate English to German: ", "num_beams": 4},
+        },
+        **changes,
+    }
+    _write_json(folder / "config.json", config)
+    save_file(dict(t5_tensors(symbols, is_gated="gated" in config["feed_forward_proj"])), folder / "model.safetensors")
+    return folder
+
+
+def t5_tensors(symbols: int, *, is_gated: bool) -> Iterator[tuple[str, Tensor]]:
+    """Random tensors by the names of T5ForConditionalGeneration."""
+    generator = torch.Generator().manual_seed(5)
+
+    def random(*shape: int, deviation: float | None = None) -> Tensor:
+        return (shape[-1] ** -0.5 if deviation is None else deviation) * torch.randn(shape, generator=generator)
+
+    def attention(name: str) -> Iterator[tuple[str, Tensor]]:
+        for part in "qkv":
+            yield f"{name}.{part}.weight", random(HEADS * 12, WIDTH)
+        yield f"{name}.o.weight", random(WIDTH, HEADS * 12)
+
+    def norm(name: str) -> Iterator[tuple[str, Tensor]]:
+        yield f"{name}.weight", 1 + random(WIDTH, deviation=0.1)
+
+    yield "shared.weight", random(symbols, WIDTH, deviation=1.0)
+    for side in ("encoder", "decoder"):
+        yield from norm(f"{side}.final_layer_norm")
+        positions = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        yield positions, random(32, HEADS, deviation=0.5)
+        for number in range(LAYERS):
+            place, last = f"{side}.block.{number}.layer", 1 if side == "encoder" else 2
+            yield from attention(f"{place}.0.SelfAttention")
+            if side == "decoder":
+                yield from attention(f"{place}.1.EncDecAttention")
+            for part in ("wi_0", "wi_1") if is_gated else ("wi",):
+                yield f"{place}.{last}.DenseReluDense.{part}.weight", random(INNER, WIDTH)
+            yield f"{place}.{last}.DenseReluDense.wo.weight", random(WIDTH, INNER)
+            for sublayer in range(last + 1):
+                yield from norm(f"{place}.{sublayer}.layer_norm")
+
+
+def sentencepiece_model(lines: list[str], *, size: int = 120, **options: Any) -> bytes:
     """A unigram model of some lines, with the normalisation of published ones."""
     content = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -127,6 +202,7 @@ def sentencepiece_model(lines: list[str], *, size: int = 120) -> bytes:
         hard_vocab_limit=False,
         num_threads=1,
         minloglevel=2,
+        **options,
     )
     return content.getvalue()
 

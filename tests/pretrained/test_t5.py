@@ -3,12 +3,15 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import seqloom
+from pretrained.folders import write_t5_folder
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, PAD
@@ -16,6 +19,7 @@ from seqloom.models.frames import FrameConfig
 from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import Transformer
 from seqloom.nn.embeddings import Symbols
+from seqloom.pretrained.convert import PublishedModel
 from seqloom.pretrained.families import Conversion
 from seqloom.pretrained.mapping import exported, imported
 from seqloom.pretrained.renumbering import Renumbering
@@ -300,6 +304,33 @@ def test_copies_of_the_table_are_ignored_if_they_are_equal() -> None:
         FAMILY["t5"].read(PUBLISHED, stored(encoder_at_embed_tokens_at_weight=table + 1))
     alone = Tensors({"decoder.embed_tokens.weight": table})  # what some files keep of equal tables
     assert FAMILY["t5"].read(PUBLISHED, alone).tensors[0].theirs == ("decoder.embed_tokens.weight",)
+
+
+def test_a_folder_translates_with_the_instruction_of_its_config(tmp_path: Path) -> None:
+    folder = write_t5_folder(tmp_path / "t5")
+    before = sorted(folder.iterdir())
+    model = seqloom.load(folder)
+    frame = model.config.model.frame
+    assert (frame.scheme, frame.target_before) == ("instructions", (PAD,))
+    encode = model.tokenizers.source.encode
+    assert [*frame.instructions["en-de"], *encode("Hello!")] == encode("translate English to German: Hello!")
+    assert model.config.model.absent == (BEGIN,)
+    with pytest.warns(UserWarning, match="maximum output length"):  # its weights are random
+        assert seqloom.Translator.load(folder).translate(["Good morning!"])[0]
+    assert sorted(folder.iterdir()) == before
+
+
+def test_languages_that_are_named_in_the_source(tmp_path: Path) -> None:
+    pieces = ("<2de>", "<2en>", "<2fr>")
+    folder = write_t5_folder(
+        tmp_path / "madlad", pieces=pieces, task_specific_params=None, feed_forward_proj="gated-gelu"
+    )
+    published = PublishedModel.open(folder)
+    frame = published.settings["model"]["frame"]
+    assert frame["scheme"] == "named_in_source"
+    assert {code: published.text.tokenizers.source.piece(number) for code, number in frame["languages"].items()} == {
+        piece[2:-1]: piece for piece in pieces
+    }
 
 
 @pytest.mark.parametrize(

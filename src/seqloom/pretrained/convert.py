@@ -12,20 +12,16 @@ from torch import Tensor
 
 from seqloom.core.errors import ModelError
 from seqloom.pretrained.encoder_decoder import FAMILIES as ENCODER_DECODERS
-from seqloom.pretrained.encoder_only import FAMILIES as ENCODERS
-from seqloom.pretrained.encoder_only import SentenceModules
 from seqloom.pretrained.families import Conversion, Family
 from seqloom.pretrained.folder import PublishedFolder
 from seqloom.pretrained.generation import search_settings
 from seqloom.pretrained.mapping import Side, StoredTensors, TensorMap, imported
 from seqloom.pretrained.renumbering import Renumbering
+from seqloom.pretrained.t5 import FAMILIES as T5
 from seqloom.pretrained.tokenizers import ForeignText, read_tokenizers
 from seqloom.pretrained.weights import WeightFiles
 
-FAMILIES: Sequence[Family] = (
-    *ENCODER_DECODERS,
-    *ENCODERS,
-)
+FAMILIES: Sequence[Family] = (*ENCODER_DECODERS, *T5)
 """Every family that is read. A new one is a file here and a word in this list."""
 
 MAX_FRAME = 2
@@ -72,30 +68,23 @@ class PublishedModel:
     settings: Mapping[str, Any]
     """The settings of a run, as far as the folder decides them."""
     stored: StoredTensors
-    parts: tuple[str, ...] = ()
-    """Folders of the parts of a sentence encoder."""
 
     @staticmethod
     def open(path: Path) -> "PublishedModel":
         """Read everything but the weights themselves."""
-        modules = SentenceModules.read(path)
-        home = path if modules is None else modules.transformer
-        folder = PublishedFolder.open(home)
+        folder = PublishedFolder.open(path)
         family = family_of(folder.config)
-        stored: StoredTensors = Renamed(WeightFiles.open(home), family.rename)
+        stored = Renamed(WeightFiles.open(path), family.rename)
         conversion = family.read(folder.config, stored)
-        if modules is not None:
-            conversion, stored = modules.extend(conversion, stored)
         text = read_tokenizers(
-            home,
+            path,
             model_type=family.model_type,
             config=folder.config,
-            roles=conversion.roles if family.roles is None else family.roles(home, conversion.roles),
+            roles=conversion.roles,
             symbols=conversion.symbols,
             source_symbols=conversion.source_symbols,
         )
-        parts = () if modules is None else modules.names
-        return PublishedModel(folder, family, conversion, text, _settings(folder, conversion, text), stored, parts)
+        return PublishedModel(folder, family, conversion, text, _settings(folder, conversion, text), stored)
 
     @property
     def numbers(self) -> dict[Side, Renumbering]:
@@ -165,8 +154,6 @@ class Renamed:
 def _settings(folder: PublishedFolder, conversion: Conversion, text: ForeignText) -> dict[str, Any]:
     ours = text.target.ours
     model = conversion.model.model_dump(mode="json")
-    if conversion.model.purpose == "encoder":  # which reads BEGIN X END and writes nothing
-        return {"text": text.tokenizers.target.config.model_dump(mode="json"), "model": model}
     source, target = folder.languages
     model["absent"] = list(text.target.absent)
     model["frame"] = _frame(folder, conversion, text)
@@ -199,6 +186,10 @@ def _frame(folder: PublishedFolder, conversion: Conversion, text: ForeignText) -
         scheme = "named_in_source"
     if scheme == "before" and folder.tokenizer.get("legacy_behaviour") is True:
         scheme = "after"
+    if scheme == "none" and conversion.instructions:
+        encode = text.tokenizers.source.encode
+        instructions = {pair: encode(words.strip()) for pair, words in conversion.instructions.items()}
+        return {"target_before": begin, "scheme": "instructions", "instructions": instructions}
     if scheme == "none":
         return {"target_before": begin}
     chosen = [each if each in text.languages else None for each in folder.languages]
