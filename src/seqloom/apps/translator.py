@@ -34,6 +34,7 @@ from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.nn.packing import pack, packing_of
 from seqloom.runs.config import BuildsModel
+from seqloom.runs.languages import split_choice
 from seqloom.runs.loading import LoadedModel, load, require_loaded, require_translator
 from seqloom.runs.readers import require_reader
 from seqloom.runs.translator import (
@@ -224,9 +225,19 @@ class Translator:
         self._members = [each.summary() for each in (loaded, *companions)]
 
     @staticmethod
-    def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> "Translator":
-        """Read a model directory, or that of a run; `model` are the settings of a model from outside the package."""
-        return Translator(load(folder, device=device, model=model))
+    def load(
+        folder: Path | str,
+        *,
+        device: str | None = None,
+        model: BuildsModel | None = None,
+        source: str | None = None,
+        target: str | None = None,
+    ) -> "Translator":
+        """Read a model directory, or that of a run; `model` are the settings of a model from outside the package.
+
+        `source` and `target` choose the languages of a model that knows several, such as "en" and "de".
+        """
+        return Translator(load(folder, device=device, model=model, source=source, target=target))
 
     def __repr__(self) -> str:
         return f"Translator({', with '.join(self._members)})"
@@ -547,18 +558,19 @@ def open_translator(
     companions: Sequence[Path] = (),
     fuse: tuple[Path, float] | None = None,
 ) -> Translator:
-    """A model with other search settings or another device, and models that decide with it.
+    """A model with other search settings, languages or another device, and models that decide with it.
 
     `fuse` names a language model of the target vocabulary that is added, and its weight.
     """
     config = settings_for(folder, overrides)  # before the weights are read
     device = device_of(overrides)
-    loaded = load(folder, device=device)
+    (source, target), _ = split_choice(overrides)
+    loaded = load(folder, device=device, source=source, target=target)
     for other in companions:
         if resolved(other, []).purpose == "language model":
             raise UsageError(f"{other} is a language model, and --with takes translators; add it with --fuse {other}")
     fused = None if fuse is None else fused_language_model(loaded, *fuse)
-    others = [load(other, device=device) for other in companions]
+    others = [load(other, device=device, source=source, target=target) for other in companions]
     return Translator(replace(loaded, config=config), others, fused=fused)
 
 

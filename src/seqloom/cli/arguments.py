@@ -62,6 +62,19 @@ OnBadUtf8 = Annotated[
     ),
 ]
 
+FromLanguage = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="LANGUAGE", help="Language to translate from, such as en, for a model that knows several."
+    ),
+]
+ToLanguage = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="LANGUAGE", help="Language to translate into, such as de, for a model that knows several."
+    ),
+]
+
 STANDARD_OUTPUT = Path("-")
 """Accepted by options that can write to standard output; `main` refuses it for the others."""
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
@@ -105,6 +118,15 @@ def encoding_settings(encoding: str | None, on_bad: OnBad | None) -> list[str]:
     """The flags as settings of the data."""
     given = (("data.encoding", encoding), ("data.on_bad_utf8", on_bad))
     return [f"{name}={value}" for name, value in given if value is not None]
+
+
+def language_settings(source: str | None, target: str | None) -> list[str]:
+    """The values of --from and --to as settings of a model."""
+    for flag, value in (("--from", source), ("--to", target)):
+        if value is not None and not value.strip():
+            raise UsageError(f"{flag} is blank; give a language, such as {flag} de")
+    given = (("model.frame.source", source), ("model.frame.target", target))
+    return [f"{name}={value.strip()}" for name, value in given if value is not None]
 
 
 def is_file(name: str | Path) -> bool:

@@ -10,8 +10,11 @@ import typer
 
 from seqloom.cli.arguments import (
     Encoding,
+    FromLanguage,
     JsonResult,
     OnBadUtf8,
+    ToLanguage,
+    language_settings,
     parse_words,
     require_new_file,
     require_search_settings,
@@ -147,6 +150,8 @@ def evaluate(
     calibrate: Calibrate = False,
     hypothesis: Hypothesis = None,
     hypothesis2: SecondHypothesis = None,
+    from_language: FromLanguage = None,
+    to_language: ToLanguage = None,
     target_language: TargetLanguage = None,
     lowercase: Lowercase = None,
     significance: Significance = None,
@@ -182,7 +187,8 @@ def evaluate(
     if model is not None and source is None:
         raise UsageError(f"no text for {model} to translate: give --source FILE")
     if model is None:
-        for flag, value in (("--source", source), ("--against", against), ("--fuse", fuse), ("--out", out)):
+        options = {"--source": source, "--against": against, "--fuse": fuse, "--out": out}
+        for flag, value in {**options, "--from": from_language, "--to": to_language}.items():
             if value is not None:
                 raise UsageError(f"{flag} {value} requires a MODEL")
         if given.overrides:
@@ -195,12 +201,13 @@ def evaluate(
         from seqloom.apps.calibrate import require_calibratable
 
         require_calibratable(model)
+    overrides = [*given.overrides, *language_settings(from_language, to_language)]
     require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
 
     decoding = TextEncoding.of(encoding, on_bad_utf8)
     with show_events(as_json=json) as listener:
         named = [path for path in (hypothesis, hypothesis2, source) if path is not None]
-        languages = (None, target_language) if model is None else languages_for(model, [*named, reference])
+        languages = (None, target_language) if model is None else languages_for(model, [*named, reference], overrides)
         read = partial(read_side, encoding=decoding, languages=languages, warn=partial(notice, listener))
         references = read(reference, side="target")
         others = [read(path, side="source" if path is source else "target") for path in named]
@@ -219,8 +226,7 @@ def evaluate(
             models = [*([(against, None)] if against else []), (model, fusion)]
             texts = others[0].lines, references.lines
             systems = [
-                _translate(each, *texts, overrides=given.overrides, fusion=fused, listener=listener)
-                for each, fused in models
+                _translate(each, *texts, overrides=overrides, fusion=fused, listener=listener) for each, fused in models
             ]
             if out is not None:
                 with open_output(out) as file:

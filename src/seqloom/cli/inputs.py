@@ -241,13 +241,13 @@ def open_translator(
     return translator
 
 
-def languages_for(model: Path | None, paths: Sequence[Path | None]) -> Languages:
+def languages_for(model: Path | None, paths: Sequence[Path | None], overrides: Sequence[str] = ()) -> Languages:
     """The languages of a model, where files are read that can contain several."""
     if model is None or not any(path is not None and format_of(path) for path in paths):
         return None, None
     from seqloom.apps.search_settings import resolved
 
-    data = resolved(model, ()).data
+    data = resolved(model, overrides).data
     return data.source, data.target
 
 

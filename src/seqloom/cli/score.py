@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.arguments import Encoding, ModelFolder, OnBadUtf8, parse_words, require_search_settings
+from seqloom.cli.arguments import (
+    Encoding,
+    FromLanguage,
+    ModelFolder,
+    OnBadUtf8,
+    ToLanguage,
+    language_settings,
+    parse_words,
+    require_search_settings,
+)
 from seqloom.cli.console import examples, show_events
 from seqloom.cli.inputs import TextEncoding, languages_for, open_translator, read_pairs, report_doubts
 from seqloom.core.errors import UsageError
@@ -43,6 +52,8 @@ def score(
             "token, renormalised. Repeatable; all models must share their vocabulary.",
         ),
     ] = None,
+    source: FromLanguage = None,
+    target: ToLanguage = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
     json: Annotated[bool, typer.Option("--json", help="Print a record per line: log_prob, tokens, per_token.")] = False,
@@ -56,10 +67,11 @@ def score(
                 f"{override} has no effect here: pairs are scored without a search. Only search.tokens_per_batch and "
                 "device can be set"
             )
+    overrides = [*given.overrides, *language_settings(source, target)]
     with show_events(as_json=json, has_progress=False) as listener:
         paths, decoding = [Path(name) for name in given.others], TextEncoding.of(encoding, on_bad_utf8)
-        pairs = read_pairs(paths, decoding, languages=languages_for(model, paths), listener=listener)
-        translator = open_translator(model, given.overrides, companions=companions or ())
+        pairs = read_pairs(paths, decoding, languages=languages_for(model, paths, overrides), listener=listener)
+        translator = open_translator(model, overrides, companions=companions or ())
         report_doubts(translator, *zip(*pairs, strict=True), listener=listener)
     for begin in range(0, len(pairs), PAIRS_PER_BLOCK):
         sources, targets = zip(*pairs[begin : begin + PAIRS_PER_BLOCK], strict=True)

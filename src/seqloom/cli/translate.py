@@ -10,9 +10,12 @@ from seqloom.cli.arguments import (
     STANDARD_OUTPUT,
     Conflict,
     Encoding,
+    FromLanguage,
     ModelFolder,
     OnBadUtf8,
     OutputFile,
+    ToLanguage,
+    language_settings,
     parse_words,
     refuse_conflicts,
     require_content,
@@ -87,6 +90,8 @@ CONFLICTS = (
             "--tags",
             "--dictionary",
             "--jobs",
+            "--from",
+            "--to",
         ),
         "--engine ctranslate2",
     ),
@@ -253,6 +258,8 @@ def translate(
     model: ModelFolder,
     words: Words = None,
     out: OutputFile = None,
+    source: FromLanguage = None,
+    target_language: ToLanguage = None,
     nbest: Nbest = None,
     scores: Scores = False,
     json: Json = False,
@@ -295,6 +302,8 @@ def translate(
     is_catalogue = path is not None and (is_in_document or format_of(path) is not None)
     options = {
         "--out": out,
+        "--from": source,
+        "--to": target_language,
         "--nbest": nbest,
         "--scores": scores,
         "--json": json,
@@ -335,7 +344,8 @@ def translate(
     if out is not None and align is not None and out.resolve() == align.resolve():
         raise UsageError(f"--out and --align both name {out}; give each its own file")
 
-    overrides = list(given.overrides)
+    languages = language_settings(source, target_language)
+    overrides = [*given.overrides, *languages]
     if dictionary is not None:
         overrides.insert(0, "search.unknown=copy")
     if is_in_document:  # with paragraphs, where models know sentences
@@ -354,14 +364,14 @@ def translate(
         if engine == "seqloom" and (is_catalogue or nbest is not None):
             from seqloom.apps.search_settings import resolved
 
-            settings = resolved(model, given.overrides)
+            settings = resolved(model, [*given.overrides, *languages])
             search = settings.search
             if nbest is not None and search.method == "beam" and nbest > search.beam:
                 raise UsageError(
                     f"--nbest {nbest} is larger than search.beam={search.beam}; "
                     f"add search.beam={search.beam_for(nbest)}, or use --nbest {search.beam}"
                 )
-        memories = read_memories(memory or (), model, target=target, listener=listener)
+        memories = read_memories(memory or (), model, languages, target=target, listener=listener)
         opening = open_engine(
             model,
             overrides,

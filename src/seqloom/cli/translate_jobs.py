@@ -99,16 +99,16 @@ def read_constraints(
 
 
 def read_memories(
-    paths: Sequence[Path], model: Path, *, target: str | None, listener: Listener
+    paths: Sequence[Path], model: Path, chosen: Sequence[str] = (), *, target: str | None, listener: Listener
 ) -> "TranslationMemory | None":
-    """Read the files of --memory in the languages of a model; None without any."""
+    """Read the files of --memory in the languages of a model, or in the `chosen` ones; None without any."""
     if not paths:
         return None
     from seqloom.apps.search_settings import resolved
     from seqloom.text.translation_memory import read_memory
 
     # An exported folder does not name its languages.
-    data = resolved(model, ()).data if not (model / "seqloom.json").is_file() else None
+    data = resolved(model, chosen).data if not (model / "seqloom.json").is_file() else None
     source, known = (data.source, data.target) if data else (None, None)
     memory = read_memory(paths, languages=(source, target or known))
     notice(listener, f"{', '.join(map(str, paths))}: {len(memory):,} translations")

@@ -43,6 +43,18 @@ class FrameConfig(Config):
     target: str | None = None
     """The language that is translated into, for a model of several."""
 
+    def chosen(self, source: str | None, target: str | None) -> "FrameConfig":
+        """The same for other languages, by what a user typed; None keeps a language. They are looked up at once."""
+        found = {side: typed for side, typed in (("source", source), ("target", target)) if typed is not None}
+        frame = self.model_copy(update=found)
+        if self.scheme == "instructions":
+            frame._instruction()
+            return frame
+        for side in ("source", "target"):
+            if side in found and (side == "target" or self.scheme != "named_in_source"):
+                found[side] = frame._code(side)
+        return self.model_copy(update=found)
+
     def symbols(self) -> "FrameConfig":
         """The same with the symbols of the chosen languages in their places."""
         if self.scheme == "none":
@@ -72,12 +84,16 @@ class FrameConfig(Config):
         raise UsageError(f"{' '.join(given)}: this model knows instructions for {known}; choose one of these pairs")
 
     def _symbol(self, side: Literal["source", "target"]) -> int:
-        language = getattr(self, side)
+        return self.languages[self._code(side)]
+
+    def _code(self, side: Literal["source", "target"]) -> str:
+        """The code of the chosen language."""
+        language: str | None = getattr(self, side)
         flag = {"source": "--from", "target": "--to"}[side]
         if language is None:
             some = ", ".join(list(self.languages)[:3])
             raise UsageError(f"this model knows {len(self.languages)} languages; choose one with {flag} ({some}, …)")
         try:
-            return self.languages[choose_code(language, self.languages)]
+            return choose_code(language, self.languages)
         except UsageError as error:
             raise UsageError(f"{flag} {language}: {error}") from error

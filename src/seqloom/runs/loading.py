@@ -21,6 +21,7 @@ from seqloom.nn.fast.int8 import keep_scales
 from seqloom.pretrained.folder import is_published
 from seqloom.runs.config import BuildsModel, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.importing import opened_published
+from seqloom.runs.languages import LanguageChoice
 from seqloom.runs.model_dir import (
     AGAIN,
     CARD,
@@ -113,15 +114,26 @@ class LoadedFitted(Loaded):
     model: FittedModel
 
 
-def load(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> LoadedModel:
+def load(
+    folder: Path | str,
+    *,
+    device: str | None = None,
+    model: BuildsModel | None = None,
+    source: str | None = None,
+    target: str | None = None,
+) -> LoadedModel:
     """Read a model directory (or the `model/` inside a run directory) and check every file of it.
 
-    A model that was trained from settings of another package needs the same settings as `model`.
+    A model that was trained from settings of another package needs the same settings as `model`. `source` and `target`
+    choose the languages of a model that knows several.
     """
     folder = find_model(as_path(folder, "folder"))
     require_builder(model)
     card = read_card(folder)
-    config = read_settings(folder, [] if device is None else [f"device={device}"])
+    choice = LanguageChoice(source, target)
+    config = read_settings(folder, [*choice.overrides(), *([] if device is None else [f"device={device}"])])
+    if choice != LanguageChoice():
+        card = replace(card, source=config.data.source, target=config.data.target)
     if isinstance(config.model, FitsText):
         raise UsageError(f"{folder} does not translate: {in_words(config)}, or seqloom.load(…).model from Python")
     # Earlier versions recorded a model from outside by its repr alone.

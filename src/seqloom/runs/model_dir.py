@@ -44,6 +44,7 @@ from seqloom.metrics.calibration import Calibration
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.nn.fast.int8 import Int8Weight, kept_scales
 from seqloom.runs.config import RunConfig
+from seqloom.runs.languages import split_choice, with_languages
 from seqloom.search.settings import OutputLimit
 from seqloom.text.detection import LanguageTable, read_tables, save_tables
 from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
@@ -351,12 +352,14 @@ def unrounded(weights: Mapping[str, Tensor], *, origin: Path) -> tuple[dict[str,
 
 
 def read_settings(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """The settings that a model was trained with, and others laid over them."""
+    """The settings that a model was trained with, and others laid over them; languages are chosen among its own."""
+    choice, others = split_choice(overrides)
     try:
         config = resolve(RunConfig, file=folder / "config.yaml")
     except UsageError as error:  # the user did not write these settings: the model is at fault
         raise ModelError(f"the settings of the model cannot be read: {error}. {AGAIN.capitalize()}") from error
-    return resolve(RunConfig, file=folder / "config.yaml", overrides=overrides) if overrides else config
+    config = resolve(RunConfig, file=folder / "config.yaml", overrides=others) if others else config
+    return with_languages(config, choice)
 
 
 def read_card(folder: Path) -> Card:

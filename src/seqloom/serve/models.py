@@ -13,6 +13,7 @@ from pathlib import Path
 from seqloom.apps.language_model import is_arpa
 from seqloom.core.declaration import Purpose
 from seqloom.core.errors import UsageError
+from seqloom.runs.languages import LanguageChoice, frame_of, with_languages
 from seqloom.runs.loading import find_model
 from seqloom.runs.model_dir import read_calibration, read_card, read_settings
 from seqloom.text.languages import TWO_LETTERS, find_language, is_known_language, language_name
@@ -42,6 +43,8 @@ class ServedModel:
     """Its scores on dev text, such as `BLEU 40.7`."""
     review_below: float = 0.0
     """Confidence below which a translation should be reviewed, by its calibration."""
+    languages: tuple[str, ...] = ()
+    """Settings that choose its languages, for a model that knows several."""
     normalise: Callable[[str], str] = field(default=str, compare=False, repr=False)
     """What it does to a source line before it splits it into tokens."""
 
@@ -130,10 +133,15 @@ def _read_model(word: str) -> ServedModel:
     if config.purpose != "translator":
         return ServedModel(name, path, config.purpose, target=card.target and code_of(card.target), created=created)
     source, target = card.source, card.target
+    choice, parts = LanguageChoice(), re.split(r"[-_]", name)
+    is_pair, frame = len(parts) == 2 and all(map(is_known_language, parts)), frame_of(config)
+    if frame is not None and frame.scheme != "none" and is_pair:
+        choice = LanguageChoice(*parts)
+        data = with_languages(config, choice).data
+        source, target = data.source, data.target
     if not (source and target):
         # The name may say what the card does not.
-        parts = re.split(r"[-_]", name)
-        if len(parts) != 2 or not all(map(is_known_language, parts)):
+        if not is_pair:
             raise UsageError(
                 f"the languages of {path} are not known, since its card does not name them; give them as its name, "
                 f"such as en-de={path}"
@@ -153,6 +161,7 @@ def _read_model(word: str) -> ServedModel:
         code_of(target),
         created,
         scores,
+        languages=tuple(choice.overrides()),
         review_below=0.0 if calibration is None else calibration.review_below,
         normalise=Tokenizers.load(folder / "text").source.normaliser,
     )

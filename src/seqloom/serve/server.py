@@ -22,6 +22,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from seqloom.apps.language_model import is_arpa
 from seqloom.core.errors import DataError, SeqloomError, UsageError
 from seqloom.data.workers import processors
 from seqloom.runs.detection import load_detection_tables
@@ -140,7 +141,9 @@ class _Server:
             notify=self._notify,
         )
         hidden = tuple(
-            (str(path), model.name) for model in models.models for path in (model.path.resolve(), model.path)
+            (str(path), model.name)
+            for model in models.models
+            for path in (_opened(model.path), model.path.resolve(), model.path)
         )
         self._state = ServerState(settings, keys, Rates(rate), self._metrics, self._notify, hidden)
         self._service = Service(
@@ -278,8 +281,15 @@ def read_memories(paths: Sequence[Path], models: ServedModels) -> dict[tuple[str
 
 def worker_spec(models: ServedModels, options: ServerOptions) -> WorkerSpec:
     """What the workers of these models are started with."""
-    served = tuple(WorkerModel(model.name, str(model.path), model.purpose) for model in models.models)
+    served = tuple(
+        WorkerModel(model.name, str(_opened(model.path)), model.purpose, model.languages) for model in models.models
+    )
     return WorkerSpec(served, options.overrides, options.engine)
+
+
+def _opened(path: Path) -> Path:
+    """What workers open: an archive is unpacked and a published folder converted once, not in each of them."""
+    return path if is_arpa(path) else find_model(path)
 
 
 class _Uvicorn(uvicorn.Server):

@@ -49,6 +49,8 @@ class WorkerModel:
     name: str
     path: str
     purpose: Purpose
+    languages: tuple[str, ...] = ()
+    """Settings that choose its languages."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ def main(connection: socket.socket, spec: WorkerSpec) -> None:
     warnings.simplefilter("ignore")  # each worker would repeat those of the others
     try:
         models = {
-            each.name: open_actions(each.purpose, Path(each.path), spec.overrides, engine=spec.engine)
+            each.name: open_actions(
+                each.purpose, Path(each.path), (*spec.overrides, *each.languages), engine=spec.engine
+            )
             for each in spec.models
         }
     except SeqloomError as error:
