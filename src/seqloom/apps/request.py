@@ -125,7 +125,7 @@ def constraint_of(given: ConstraintSet | None, tokenizer: Tokenizer) -> Constrai
         return None
     parts: list[Constraint] = []
     if given.prefix:
-        ids = tokenizer.encode(given.prefix)
+        ids = tokenizer.encode(given.prefix.strip())
         if UNKNOWN in ids or not ids:
             raise UsageError(
                 f"the prefix {given.prefix!r} cannot be written in the vocabulary of this model; choose another"
@@ -157,7 +157,7 @@ def required_symbols(given: ConstraintSet | None, tokenizer: Tokenizer) -> set[i
     if not given:
         return set()
     ways = [way for phrase in given.phrases for way in ways_to_write(phrase, tokenizer)]
-    found = {symbol for way in ways for symbol in way} | set(tokenizer.encode(given.prefix) if given.prefix else ())
+    found = {symbol for way in ways for symbol in way} | set(tokenizer.encode(given.prefix.strip()) if given.prefix else ())
     return found | _letters(tokenizer) if given.forbidden else found
 
 

@@ -165,7 +165,9 @@ def ways_to_write(term: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
     of words decide which is allowed where (`seqloom.text.spelling`). Ways with unknown pieces are left out; the list is
     empty when there is no other.
     """
-    normal = tokenizer.normaliser(term)
+    # What a published model normalises by itself shows only in what it writes.
+    is_published = tokenizer.kind == "published"
+    normal = tokenizer.decode(tokenizer.encode(term)) if is_published else tokenizer.normaliser(term)
     first = sort_of(normal[0]) if normal else None
     if first is None or first.is_attached:  # a combining mark would belong to the character before it
         return []

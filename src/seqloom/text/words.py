@@ -76,9 +76,11 @@ _byte_of = {piece: byte for byte, piece in enumerate(BYTE_PIECES)}
 
 
 def word_spans(text: str) -> list[Span]:
-    """The places of the words of a normalised text."""
+    """The places of the words of a text."""
     spans: list[Span] = []
     for begin, end in _spans(text, split_words(text)):
+        if sort_of(text[begin]).is_space:  # in the texts of published models, which are not normalised
+            continue
         borders = [
             at
             for at in range(begin + 1, end)
