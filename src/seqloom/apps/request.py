@@ -157,7 +157,9 @@ def required_symbols(given: ConstraintSet | None, tokenizer: Tokenizer) -> set[i
     if not given:
         return set()
     ways = [way for phrase in given.phrases for way in ways_to_write(phrase, tokenizer)]
-    found = {symbol for way in ways for symbol in way} | set(tokenizer.encode(given.prefix.strip()) if given.prefix else ())
+    found = {symbol for way in ways for symbol in way} | set(
+        tokenizer.encode(given.prefix.strip()) if given.prefix else ()
+    )
     return found | _letters(tokenizer) if given.forbidden else found
 
 

@@ -88,7 +88,7 @@ class ForeignTokenizer:
         numbers = Renumbering.of(roles, symbols)
         ours = numbers.ours.tolist()
         tokens = [None if number == NONE else self.tokens.get(number) for number in numbers.foreign]
-        content = Published.stored(
+        stored = Published.stored(
             self.model,
             library=self.library,
             spelling=self.spelling,
@@ -98,7 +98,8 @@ class ForeignTokenizer:
             finds_unknown=self.finds_unknown,
         )
         config = TextConfig(kind="published", size=len(tokens), unicode_form="none", shared=False)
-        return Tokenizer(config, PublishedPieces(content)), numbers
+        with library_errors("the tokenizer cannot be used"):
+            return Tokenizer(config, PublishedPieces(stored)), numbers
 
 
 def read_tokenizers(
@@ -404,12 +405,9 @@ def _from_parts(files: _Files, found: Mapping[str, Any], path: Path) -> ForeignT
     kept |= {"version": "1.0", "truncation": None, "padding": None, "post_processor": None, "decoder": None}
     model, added = dict(found["model"]), _added_tokens(found.get("added_tokens"), path)
     vocabulary = _model_vocabulary(model, path)
-    # The library decides which numbers added tokens get.
-    numbers = _numbers(kept | {"model": model, "added_tokens": added}, path)
+    numbers = _with_added_tokens(vocabulary, added, path)
     tokens = files.with_added({number: token for token, number in numbers.items()})
-    special = files.special_numbers(tokens) | {
-        numbers[entry["content"]] for entry in added if entry["special"] and entry["content"] in numbers
-    }
+    special = files.special_numbers(tokens) | {numbers[entry["content"]] for entry in added if entry["special"]}
     unknown = _unknown_number(model, vocabulary)
     if unknown is None:  # bytes spell everything, but there may be a symbol
         unknown = numbers.get(_name(files.settings.get("unk_token")) or "")
@@ -418,19 +416,19 @@ def _from_parts(files: _Files, found: Mapping[str, Any], path: Path) -> ForeignT
         languages = {}
     hidden = special | {*languages.values()} | ({unknown} if unknown is not None else set())
     names = {tokens[number] for number in hidden}
-    written = kept | {
-        "model": _renamed(model, names),
-        "added_tokens": [entry for entry in added if entry["content"] not in names],
-    }
+    found_in_text = [entry for entry in added if entry["content"] not in names]
+    written = kept | {"model": _renamed(model, names, path), "added_tokens": found_in_text}
     content = json.dumps(written, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    cut = _numbers(written, path)
-    ids = [NONE] * (max(cut.values(), default=-1) + 1)
+    cut = vocabulary
+    if any(entry["content"] not in vocabulary for entry in found_in_text):
+        cut = vocabulary | _library_numbers(content, [entry["content"] for entry in found_in_text], path)
+    ids = [NONE] * (max(cut.values()) + 1)
     for token, number in cut.items():
-        foreign = numbers.get(token.removeprefix(_HIDDEN_PREFIX) if token not in numbers else token)
+        foreign = numbers[token]
         # A special token never comes from a text; the unknown one does.
-        ids[number] = foreign if foreign is not None and (foreign == unknown or foreign not in hidden) else NONE
+        ids[number] = NONE if foreign in hidden and foreign != unknown else foreign
     return ForeignTokenizer(
-        content.encode("utf-8"),
+        _encoded(content, path),
         library="tokenizers",
         spelling=_spelling(found, model),
         ids=ids,
@@ -476,14 +474,20 @@ def _model_vocabulary(model: dict[str, Any], path: Path) -> dict[str, int]:
     return _checked(found, path)
 
 
-def _numbers(parts: Mapping[str, Any], path: Path) -> dict[str, int]:
-    """The numbers that the library gives all tokens."""
+def _with_added_tokens(vocabulary: Mapping[str, int], added: Sequence[Mapping[str, Any]], path: Path) -> dict[str, int]:
+    """The numbers of all tokens."""
+    numbers = dict(vocabulary)
+    for entry in added:
+        if numbers.setdefault(entry["content"], entry["id"]) != entry["id"]:
+            raise ModelError(f"{path} gives {entry['content'][:40]!r} two numbers, one of them {entry['id']:,}")
+    return _checked(numbers, path)
+
+
+def _library_numbers(content: str, tokens: Iterable[str], path: Path) -> dict[str, int]:
+    """The numbers that the library gives added tokens: it counts on from its vocabulary, whatever the file says."""
     with library_errors(f"{path} cannot be read"):
-        fast = FastTokenizer.from_str(json.dumps(parts, ensure_ascii=False))
-        numbers: dict[str, int] = fast.get_vocab(with_added_tokens=True)
-    if not numbers or max(numbers.values()) >= MAX_TOKENS:
-        raise ModelError(f"{path} has no tokens, or more than {MAX_TOKENS:,}")
-    return numbers
+        fast = FastTokenizer.from_str(content)
+        return {token: number for token in tokens if (number := fast.token_to_id(token)) is not None}
 
 
 def _unknown_number(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> int | None:
@@ -494,7 +498,18 @@ def _unknown_number(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> 
     return vocabulary.get(name) if isinstance(name, str) else None
 
 
-def _renamed(model: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+def _merges(found: Any, path: Path) -> list[list[str]]:
+    """The pairs that are joined; older files write each as a line."""
+    if not isinstance(found, list):
+        raise ModelError(f"{path} has merges that are not a list")
+    pairs = [pair.split(" ", 1) if isinstance(pair, str) else pair for pair in found]
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            raise ModelError(f"{path} has {str(pair)[:40]!r} among its merges, which is not a pair of tokens")
+    return pairs
+
+
+def _renamed(model: Mapping[str, Any], names: Set[str], path: Path) -> dict[str, Any]:
     """A model in which these tokens cannot be found in a text, but keep their numbers."""
 
     def new(token: str) -> str:
@@ -508,8 +523,9 @@ def _renamed(model: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
     if isinstance(model.get("unk_token"), str):
         changed["unk_token"] = new(model["unk_token"])
     if model["type"] == "BPE":
-        pairs = [pair.split(" ", 1) if isinstance(pair, str) else pair for pair in model.get("merges") or ()]
-        changed["merges"] = [pair for pair in pairs if names.isdisjoint((*pair, "".join(pair)))]
+        changed["merges"] = [
+            pair for pair in _merges(model.get("merges"), path) if names.isdisjoint((*pair, "".join(pair)))
+        ]
     return changed
 
 
@@ -617,6 +633,13 @@ def _content(path: Path) -> bytes:
     return content
 
 
+def _encoded(text: str, path: Path) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ModelError(f"{path} has a token with half a surrogate pair, which is no text") from error
+
+
 def _table(path: Path) -> dict[str, Any]:
     try:
         found = parse_json(_content(path))
@@ -651,6 +674,7 @@ def _checked(found: Any, path: Path) -> dict[str, int]:
     if not isinstance(found, dict) or not 1 <= len(found) <= MAX_TOKENS:
         count = f"{len(found):,}" if isinstance(found, dict) else "no table of"
         raise ModelError(f"{path} has {count} tokens; 1 to {MAX_TOKENS:,} are read")
+    _encoded("".join(found), path)
     seen: dict[int, str] = {}
     for token, number in found.items():
         _row(number, token, path)

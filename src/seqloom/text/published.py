@@ -61,7 +61,7 @@ class Published:
         self._model = _SentencePieces(model) if library == "sentencepiece" else _Fast(model)
         self._finds_unknown = _one_of(found["finds_unknown"], (True, False), "finds_unknown")
         ids = _numbers(found["ids"], len(self.tokens), "ids")
-        if len(ids) != self._model.size:
+        if len(ids) < self._model.size:
             raise ValueError(f"it has ids for {len(ids):,} pieces, but its model has {self._model.size:,}")
         # Text never becomes a reserved symbol.
         self._ids = np.where(ids <= END, UNKNOWN, ids).astype(np.uint32)
@@ -97,7 +97,10 @@ class Published:
         """The ids of texts, one text after another, and how many each has."""
         rows = self._model.cut(list(texts))
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        ids = self._ids[np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))]
+        cut = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+        if len(cut) and cut.max() >= len(self._ids):
+            raise ModelError(f"{_FAILED}: it gives number {cut.max():,}, and {len(self._ids):,} are known")
+        ids = self._ids[cut]
         if self._finds_unknown and UNKNOWN in ids:
             begins = np.cumsum(lengths) - lengths
             for at in np.unique(np.searchsorted(begins, np.flatnonzero(ids == UNKNOWN), side="right") - 1):
@@ -139,19 +142,18 @@ class Published:
     @cached_property
     def pieces(self) -> tuple[str, ...]:
         """The pieces in the spelling of our own tokenisers, ▁ for a space and `<0x41>` for a byte; each occurs once."""
-        pieces, seen = list(RESERVED), set(RESERVED)
-        for number in range(len(RESERVED), len(self.tokens)):
-            token, spelled = self.tokens[number], self.table[number]
-            if token is None:
-                piece = f"<unused_{number}>"
-            elif number in self._hidden or not spelled:
-                piece = token
-            else:
-                piece = _shown(spelled)
-            while piece in seen:
-                piece = f"{piece}#{number}"
-            seen.add(piece)
-            pieces.append(piece)
+        show, hidden = _SHOWN[self._spelling], self._hidden
+        pieces = [
+            f"<unused_{number}>" if token is None else token if number in hidden else show(token) or token
+            for number, token in enumerate(self.tokens)
+        ]
+        pieces[: len(RESERVED)] = RESERVED
+        if len(set(pieces)) < len(pieces):
+            seen = set(RESERVED)
+            for number in range(len(RESERVED), len(pieces)):
+                while pieces[number] in seen:
+                    pieces[number] += f"#{number}"
+                seen.add(pieces[number])
         return tuple(pieces)
 
 
@@ -229,12 +231,32 @@ _SPELLINGS: Mapping[PieceSpelling, Callable[[str], bytes]] = {
 }
 
 
+def _show_marked(token: str) -> str:
+    return token.replace(" ", SPACE)
+
+
+def _show_byte_level(token: str) -> str:
+    return _shown(_spell_byte_level(token))
+
+
+def _show_word_piece(token: str) -> str:
+    return token[2:] if token.startswith("##") else SPACE + token
+
+
 def _shown(spelled: bytes) -> str:
     """Bytes as a piece of ours; those that are not characters by themselves as `<0xE2>`."""
     try:
         return spelled.decode("utf-8").replace(" ", SPACE)
     except UnicodeDecodeError:
         return "".join(BYTE_PIECES[byte] if byte >= 0x80 else chr(byte) for byte in spelled).replace(" ", SPACE)
+
+
+_SHOWN: Mapping[PieceSpelling, Callable[[str], str]] = {
+    "marked": _show_marked,
+    "marked_bytes": _show_marked,
+    "byte_level": _show_byte_level,
+    "word_pieces": _show_word_piece,
+}
 
 
 # --- libraries -------------------------------------------------------------------------------------------------------
@@ -302,13 +324,21 @@ class _Fast:
     """A tokenizer.json."""
 
     def __init__(self, model: bytes) -> None:
-        require_known_parts(parse_json(model))
         with library_errors("the tokenizers library does not read it"):
-            self._fast = FastTokenizer.from_str(model.decode("utf-8"))
-            self._fast.encode_special_tokens = True  # what is typed stays text
-            self._fast.no_padding()
-            self._fast.no_truncation()
-            self.size = max(self._fast.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+            fast = FastTokenizer.from_str(model.decode("utf-8"))
+            fast.encode_special_tokens = True  # what is typed stays text
+            fast.no_padding()
+            fast.no_truncation()
+            self.size: int = fast.get_vocab_size(with_added_tokens=True)
+        # Without the vocabulary, which is most of the file: a part gives its own JSON.
+        names = ("dropout", "end_of_word_suffix", "continuing_subword_prefix")
+        parts: dict[str, Any] = {
+            "model": {name: getattr(fast.model, name, None) for name in names} | {"type": type(fast.model).__name__}
+        }
+        for name, part in (("normalizer", fast.normalizer), ("pre_tokenizer", fast.pre_tokenizer)):
+            parts[name] = None if part is None else parse_json(part.__getstate__())
+        require_known_parts(parts)
+        self._fast = fast
 
     def cut(self, texts: list[str]) -> list[list[int]]:
         """The ids of the texts."""
