@@ -1,14 +1,19 @@
 """BERT, RoBERTa and XLM-R against transformers: the same weights, the same vectors and probabilities."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom import Encoder
+from seqloom.core.errors import ModelError
 from seqloom.models.bert import Bert, BertConfig, DenseConfig, Pooling, SentenceConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.pretrained.encoder_only import FAMILIES
@@ -221,3 +226,104 @@ def test_an_export_is_bitwise_the_import(model_type: str) -> None:
     tied = {name for name in stored.names if ".decoder." in name or name.endswith("position_ids")}
     assert set(back) == set(stored.names) - tied
     assert all(torch.equal(back[name], stored.tensor(name)) for name in back)
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+WORDS = ["[PAD]", "a", "b", "c", "[MASK]", "old", "man", "##s", "read", "dog", "[UNK]", "[CLS]", "[SEP]", ",", "."]
+TEXTS = ["Old men read.", "the dogs, a dog", "", "a b c", "dog " * 30]
+
+
+def write_json(path: Path, values: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values))
+
+
+def sentence_folder(path: Path, *, is_old: bool) -> tuple[nn.Module, nn.Linear]:
+    """A folder of sentence-transformers in its layout of today or of 2020, with what it is made of."""
+    model = published("bert", "Model")
+    dense = nn.Linear(24, 10)
+    home = path / "0_Transformer" if is_old else path
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "vocab.txt").write_text("\n".join([*WORDS, *(f"word{number}" for number in range(len(WORDS), SYMBOLS))]))
+    layer = path / "2_Dense"
+    layer.mkdir()
+    linear = {f"linear.{name}": part for name, part in dense.state_dict().items()}
+    if is_old:
+        # Old files have other names of norms, the prefix of a model with a head, and a buffer.
+        state = {
+            f"bert.{name}".replace("LayerNorm.weight", "LayerNorm.gamma"): part
+            for name, part in model.state_dict().items()
+        }
+        state = {name.replace("LayerNorm.bias", "LayerNorm.beta"): part for name, part in state.items()}
+        state["bert.embeddings.position_ids"] = torch.arange(20)[None]
+        model.config.architectures = ["BertModel"]
+        write_json(home / "config.json", model.config.to_dict())
+        torch.save(state, home / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+        torch.save(linear, layer / "pytorch_model.bin")
+        write_json(home / "sentence_bert_config.json", {"max_seq_length": 16, "do_lower_case": True})
+        pooling = {f"pooling_mode_{name}": name == "mean_tokens" for name in ("cls_token", "mean_tokens", "max_tokens")}
+        names = [f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling", "Dense", "Normalize")]
+    else:
+        from safetensors.torch import save_file
+
+        model.save_pretrained(home)
+        save_file(linear, layer / "model.safetensors")
+        write_json(home / "tokenizer_config.json", {"model_max_length": 16, "do_lower_case": True})
+        write_json(home / "sentence_bert_config.json", {"transformer_task": "feature-extraction"})
+        pooling = {"embedding_dimension": 24, "pooling_mode": "mean", "include_prompt": True}
+        modules = ("transformer.Transformer", "pooling.Pooling", "dense.Dense", "normalize.Normalize")
+        names = [f"sentence_transformers.base.modules.{name}" for name in modules]
+    write_json(path / "1_Pooling" / "config.json", pooling)
+    activation = "torch.nn.modules.activation.Tanh"
+    write_json(
+        layer / "config.json", {"in_features": 24, "out_features": 10, "bias": True, "activation_function": activation}
+    )
+    places = ["0_Transformer" if is_old else "", "1_Pooling", "2_Dense", "3_Normalize"]
+    pairs = enumerate(zip(places, names, strict=True))
+    write_json(
+        path / "modules.json",
+        [{"idx": at, "name": str(at), "path": place, "type": name} for at, (place, name) in pairs],
+    )
+    return model, dense
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("is_old", [True, False])
+@pytest.mark.filterwarnings("ignore:1 of 5 lines")
+def test_a_folder_of_sentence_transformers_gives_the_same_vectors(tmp_path: Path, is_old: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    theirs, dense = sentence_folder(tmp_path / "folder", is_old=is_old)
+    home = tmp_path / "folder" / ("0_Transformer" if is_old else "")
+    tokenizer = transformers.BertTokenizer(str(home / "vocab.txt"), do_lower_case=True)
+    read = tokenizer(TEXTS, padding=True, truncation=True, max_length=16, return_tensors="pt")
+    mask = read["attention_mask"][:, :, None]
+    with torch.no_grad():
+        states = theirs(**read).last_hidden_state
+        expected = F.normalize(dense((states * mask).sum(1) / mask.sum(1)).tanh(), dim=1)
+    encoder = Encoder.load(tmp_path / "folder")
+    assert (encoder.width, encoder.max_tokens) == (10, 14)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected.numpy(), rtol=0, atol=1e-5)
+    assert (encoder.loaded.folder / "pretrained" / "1_Pooling" / "config.json").is_file()
+
+
+@pytest.mark.parity
+def test_parts_that_are_not_known_are_refused(tmp_path: Path) -> None:
+    sentence_folder(tmp_path, is_old=False)
+    known = json.loads((tmp_path / "modules.json").read_text())
+    for changed, message in (
+        ([*known[:2], {"type": "sentence_transformers.models.LSTM", "path": "2_LSTM"}], "the parts .*LSTM; supported"),
+        ([known[0], {**known[1], "path": "../1_Pooling"}], "not a plain name of a folder"),
+        ([known[0], {**known[1], "path": "/etc"}], "not a plain name of a folder"),
+        (known[:1], "the parts Transformer; supported"),
+        ({"parts": known}, "not a list of 1 to 20 parts"),
+    ):
+        write_json(tmp_path / "modules.json", changed)
+        with pytest.raises(ModelError, match=message):
+            Encoder.load(tmp_path)
+    write_json(tmp_path / "modules.json", known)
+    write_json(tmp_path / "1_Pooling" / "config.json", {"pooling_mode": "weightedmean"})
+    with pytest.raises(
+        ModelError, match="names the pooling weightedmean; supported is one of cls, mean, max, lasttoken"
+    ):
+        Encoder.load(tmp_path)

@@ -26,7 +26,7 @@ Precision = Literal["float32", "int8"]
 FRAME = 2
 """Symbols that a model reads around each text."""
 
-TOKENS_PER_BATCH = 2048
+TOKENS_PER_BATCH = 1024
 """Tokens that are read together: enough for the products, few enough for the processor's cache."""
 
 LinesDone = Callable[[int, int], None]

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from seqloom.core.errors import ModelError
 from seqloom.pretrained.encoder_decoder import FAMILIES as ENCODER_DECODERS
+from seqloom.pretrained.encoder_only import FAMILIES as ENCODERS
+from seqloom.pretrained.encoder_only import SentenceModules
 from seqloom.pretrained.families import Conversion, Family
 from seqloom.pretrained.folder import PublishedFolder
 from seqloom.pretrained.generation import search_settings
@@ -21,7 +23,11 @@ from seqloom.pretrained.t5 import FAMILIES as T5
 from seqloom.pretrained.tokenizers import ForeignText, read_tokenizers
 from seqloom.pretrained.weights import WeightFiles
 
-FAMILIES: Sequence[Family] = (*ENCODER_DECODERS, *T5)
+FAMILIES: Sequence[Family] = (
+    *ENCODER_DECODERS,
+    *T5,
+    *ENCODERS,
+)
 """Every family that is read. A new one is a file here and a word in this list."""
 
 MAX_FRAME = 2
@@ -68,23 +74,30 @@ class PublishedModel:
     settings: Mapping[str, Any]
     """The settings of a run, as far as the folder decides them."""
     stored: StoredTensors
+    parts: tuple[str, ...] = ()
+    """Folders of the parts of a sentence encoder."""
 
     @staticmethod
     def open(path: Path) -> "PublishedModel":
         """Read everything but the weights themselves."""
-        folder = PublishedFolder.open(path)
+        modules = SentenceModules.read(path)
+        home = path if modules is None else modules.transformer
+        folder = PublishedFolder.open(home)
         family = family_of(folder.config)
-        stored = Renamed(WeightFiles.open(path), family.rename)
+        stored: StoredTensors = Renamed(WeightFiles.open(home), family.rename)
         conversion = family.read(folder.config, stored)
+        if modules is not None:
+            conversion, stored = modules.extend(conversion, stored)
         text = read_tokenizers(
-            path,
+            home,
             model_type=family.model_type,
             config=folder.config,
-            roles=conversion.roles,
+            roles=conversion.roles if family.roles is None else family.roles(home, conversion.roles),
             symbols=conversion.symbols,
             source_symbols=conversion.source_symbols,
         )
-        return PublishedModel(folder, family, conversion, text, _settings(folder, conversion, text), stored)
+        parts = () if modules is None else modules.names
+        return PublishedModel(folder, family, conversion, text, _settings(folder, conversion, text), stored, parts)
 
     @property
     def numbers(self) -> dict[Side, Renumbering]:
@@ -154,6 +167,8 @@ class Renamed:
 def _settings(folder: PublishedFolder, conversion: Conversion, text: ForeignText) -> dict[str, Any]:
     ours = text.target.ours
     model = conversion.model.model_dump(mode="json")
+    if conversion.model.purpose == "encoder":  # which reads BEGIN X END and writes nothing
+        return {"text": text.tokenizers.target.config.model_dump(mode="json"), "model": model}
     source, target = folder.languages
     model["absent"] = list(text.target.absent)
     model["frame"] = _frame(folder, conversion, text)

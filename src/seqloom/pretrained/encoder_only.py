@@ -34,7 +34,7 @@ from seqloom.pretrained.families import (
     symbol,
     whole_number,
 )
-from seqloom.pretrained.folder import MAX_CONFIG_BYTES, read_settings_file
+from seqloom.pretrained.folder import MAX_CONFIG_BYTES, MODULES, read_settings_file
 from seqloom.pretrained.mapping import StoredTensors, TensorMap
 from seqloom.pretrained.renumbering import Roles
 from seqloom.pretrained.weights import WeightFiles
@@ -275,8 +275,6 @@ FAMILIES = (
 
 # --- sentence-transformers -------------------------------------------------------------------------------------------
 
-MODULES = "modules.json"
-
 _POOLINGS: Mapping[str, Pooling] = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last"}
 _OLD_POOLINGS = {
     "pooling_mode_cls_token": "cls",
@@ -310,6 +308,8 @@ class SentenceModules:
     sentence: SentenceConfig
     dense: tuple[Path, ...]
     """Folders of the layers after the pooling."""
+    names: tuple[str, ...]
+    """All folders that modules.json names, the folder itself left out."""
 
     @staticmethod
     def read(folder: Path) -> "SentenceModules | None":
@@ -331,17 +331,21 @@ class SentenceModules:
             pooling=_pooling(places["Pooling"] / "config.json"),
             dense=tuple(_dense(place / "config.json") for place in dense),
             normalise=kinds[-1] == "Normalize",
-            longest=None
-            if limits.get("max_seq_length") is None
-            else whole_number(limits, "max_seq_length", least=3, most=1_000_000),
+            longest=_longest(places["Transformer"], limits),
             lowercase=flag(limits, "do_lower_case", default=False),
             prompt=_prompt(folder),
         )
-        return SentenceModules(places["Transformer"], sentence, dense)
+        names = tuple(dict.fromkeys(place.name for _, place in parts if place != folder))
+        return SentenceModules(places["Transformer"], sentence, dense, names)
 
     def extend(self, conversion: Conversion, stored: StoredTensors) -> tuple[Conversion, StoredTensors]:
         """The conversion of the Transformer with the other parts, and the weights of all."""
-        model, sentence = cast("BertConfig", conversion.model), self.sentence
+        model, sentence = conversion.model, self.sentence
+        if not isinstance(model, BertConfig):
+            raise ModelError(
+                f"{MODULES} describes a sentence encoder, and of these only BERT, RoBERTa and XLM-R are supported, not "
+                f"{model.kind}"
+            )
         if sentence.longest is not None and sentence.longest > model.longest:
             sentence = sentence.model_copy(update={"longest": model.longest})
         maps = [
@@ -459,6 +463,15 @@ def _limits(folder: Path) -> Mapping[str, Any]:
         if (folder / name).is_file():
             return read_settings_file(folder / name)
     return {}
+
+
+def _longest(folder: Path, limits: Mapping[str, Any]) -> int | None:
+    """Tokens that are read of a text, if the folder bounds them; newer ones leave that to the tokeniser."""
+    if limits.get("max_seq_length") is not None:
+        return whole_number(limits, "max_seq_length", least=3, most=1_000_000)
+    path = folder / "tokenizer_config.json"
+    found = read_settings_file(path).get("model_max_length") if path.is_file() else None
+    return found if type(found) is int and 3 <= found <= 1_000_000 else None  # without a limit, it is 10³⁰
 
 
 def _prompt(folder: Path) -> str:

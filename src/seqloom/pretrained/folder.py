@@ -1,7 +1,7 @@
 """A folder as it is published: config.json, weights, tokeniser files. Nothing in it is ever run or written to."""
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,9 @@ MAX_CONFIG_BYTES = 4 << 20
 
 MAX_KEPT_BYTES = 200 << 20
 """Bytes of all small files that a model keeps, tokenisers among them."""
+
+MODULES = "modules.json"
+"""The list of parts of a sentence encoder, which are in folders of their own."""
 
 KEPT_FILES = (
     "config.json",
@@ -31,7 +34,7 @@ KEPT_FILES = (
     "target.spm",
     "spiece.model",
     "sentencepiece.bpe.model",
-    "modules.json",
+    MODULES,
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
 )
@@ -82,8 +85,10 @@ class PublishedFolder:
 def is_published(folder: Path) -> bool:
     """Whether a folder holds a model in the layout of the Hugging Face hub."""
     path = folder / "config.json"
-    if not path.is_file() or (folder / "model.json").exists():
+    if (folder / "model.json").exists():
         return False
+    if not path.is_file():
+        return (folder / MODULES).is_file()
     try:
         found = read_json(path, largest=MAX_CONFIG_BYTES)
     except (OSError, ValueError):
@@ -108,9 +113,10 @@ def _optional(path: Path) -> dict[str, Any]:
     return read_settings_file(path) if path.is_file() else {}
 
 
-def kept_files(folder: Path) -> dict[str, Path]:
-    """The small files that an import keeps, by name."""
-    found = {name: folder / name for name in KEPT_FILES if (folder / name).is_file()}
+def kept_files(folder: Path, parts: Sequence[str] = ()) -> dict[str, Path]:
+    """The small files that an import keeps, by name; those of the parts of a sentence encoder by part and name."""
+    names = [*KEPT_FILES, *(f"{part}/{name}" for part in parts for name in KEPT_FILES)]
+    found = {name: folder / name for name in names if (folder / name).is_file()}
     if (size := sum(path.stat().st_size for path in found.values())) > MAX_KEPT_BYTES:
         raise ModelError(f"{folder} has {size:,} bytes of tokeniser files; the limit is {MAX_KEPT_BYTES:,}")
     return found
@@ -118,5 +124,6 @@ def kept_files(folder: Path) -> dict[str, Path]:
 
 def version_of(folder: Path) -> Hashable:
     """Changes when a file of the folder does."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    return tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+    parts = folder.glob("*/*") if (folder / MODULES).is_file() else ()
+    files = sorted(path for path in (*folder.iterdir(), *parts) if path.is_file())
+    return tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files)

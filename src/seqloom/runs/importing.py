@@ -64,7 +64,8 @@ def import_published(path: Path, out: Path, *, progress: TensorsDone = ignore_te
         write_safetensors(weights, [(each.name, each.shape, each.dtype, count.around(each)) for each in tensors])
         kept = weights.with_name(PUBLISHED)
         kept.mkdir()
-        for name, file in kept_files(path).items():
+        for name, file in kept_files(path, published.parts).items():
+            (kept / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(file, kept / name)
         record = ConversionRecord.of(
             published.conversion, published.stored, published.numbers, model_type=published.family.model_type
