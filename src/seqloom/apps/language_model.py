@@ -15,23 +15,24 @@ from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqloom.apps.search_settings import device_of, require_effect, search_with
 from seqloom.classical.ngram import NGram
 from seqloom.core.arguments import as_lines, as_path, as_text, as_whole_number, require_choice, shown
 from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, UsageError
-from seqloom.core.reading import Context, TextIds
+from seqloom.core.reading import Context, TextIds, TextReader
 from seqloom.core.stepping import ReadsAhead, Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.interop.arpa import read_arpa, write_arpa
 from seqloom.metrics.perplexity import Perplexities
+from seqloom.nn.fast.int8 import with_int8
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded, LoadedFitted, in_words, load_any, require_loaded
 from seqloom.runs.model_dir import Card
@@ -40,7 +41,7 @@ from seqloom.search.decode import decode
 from seqloom.search.driver import Cancellation
 from seqloom.search.ensemble import Ensemble
 from seqloom.search.hypothesis import Hypothesis
-from seqloom.search.settings import OutputLimit, SearchConfig
+from seqloom.search.settings import OutputLimit, Precision, SearchConfig
 from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, WordPieces
 from seqloom.text.vocabulary import Vocabulary
@@ -76,6 +77,16 @@ class PromptedStepper:
     @property
     def begin(self) -> int:
         return self._begin
+
+    @property
+    def longest(self) -> int | None:
+        """Symbols that can be read, those of the prompt included; None if nothing limits them."""
+        return self._stepper.longest if isinstance(self._stepper, ReadsAhead) else None
+
+    @property
+    def prompt(self) -> int:
+        """Symbols of the prompt that are read before the first step."""
+        return len(self._read)
 
     @property
     def end(self) -> int:
@@ -145,7 +156,7 @@ def ignore_progress(_done: int, _all: int) -> None:
     """Report nothing."""
 
 
-TRANSLATOR_SETTINGS = ("shortlist", "precision", "split", "unknown", "heads", "tokens_per_batch")
+TRANSLATOR_SETTINGS = ("shortlist", "split", "unknown", "heads", "tokens_per_batch")
 """Search settings that have no effect without a source text."""
 MAX_SCORES_AT_ONCE = 1 << 28
 """Scores that texts may need at a time: one per symbol and text, a gigabyte in all."""
@@ -225,6 +236,9 @@ class LanguageModel:
         self._folders = [member.folder for member in members]
         self.weights = _checked(weights, len(members))
         self._members = [member.summary() for member in members]
+        self._loaded = members
+        self._steppers: dict[Precision, Stepper] = {}
+        """Made once: weights are packed for them."""
 
     def __repr__(self) -> str:
         return f"LanguageModel({', mixed with '.join(self._members)})"
@@ -323,6 +337,7 @@ class LanguageModel:
         """The same models, mixed with the weights that fit a text best."""
         text = encode_lines(self.tokenizer, as_lines(lines, "tune"))
         other = copy(self)
+        other._steppers = {}
         other.weights = best_weights(self.log_probs(text, context=context, progress=progress))
         return other
 
@@ -366,17 +381,27 @@ class LanguageModel:
         if is_beam:
             given["beam"] = max(chosen.beam_for(count), chosen.beam)
         ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
+        one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
         stepper = PromptedStepper(
-            self.stepper(),
+            self.stepper(precision=chosen.precision),
             ids,
             reads_across_lines=self.reads_across_lines,
             past_line_ends=past_line_ends,
             has_unknown=has_unknown,
         )
+        if stepper.longest is not None:
+            room = stepper.longest - stepper.prompt
+            if room < 1:
+                raise UsageError(
+                    f"the prompt has {sum(map(len, ids)):,} tokens, and this model reads texts of at most "
+                    f"{stepper.longest:,}; give a shorter one"
+                )
+            # Texts that reach the end of the positions are not finished, as with any other maximum length.
+            given["length_constant"] = min(chosen.limits(Source(one, one[0]))[0], room)
+            given["length_factor"] = 0.0
         cancellation = None
         if is_cancelled is not None:
             cancellation = Cancellation(lambda _text: is_cancelled(), on_dropped)
-        one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
         with torch.inference_mode():
             (found,) = decode(
                 stepper,
@@ -398,10 +423,23 @@ class LanguageModel:
         ids = [symbol for line in as_text(text, "text").split("\n") for symbol in self.tokenizer.encode(line)]
         return ids.count(UNKNOWN), len(ids)
 
-    def stepper(self) -> Stepper:
-        """The stepper of the model, or of the mixture."""
-        steppers = [reader.stepper() for reader in self._readers]
-        return steppers[0] if len(steppers) == 1 else Ensemble(steppers, self.weights, mode="mean")
+    def stepper(self, *, precision: Precision = "float32") -> Stepper:
+        """The stepper of the model, or of the mixture, in this precision."""
+        if precision not in self._steppers:
+            readers = self._readers if precision == "float32" else self._int8_readers()
+            steppers = [reader.stepper() for reader in readers]
+            only = len(steppers) == 1
+            self._steppers[precision] = steppers[0] if only else Ensemble(steppers, self.weights, mode="mean")
+        return self._steppers[precision]
+
+    def _int8_readers(self) -> list[TextReader]:
+        for member in self._loaded:
+            if not member.config.model.is_rounded_by_int8:
+                raise UsageError(
+                    f"search.precision=int8 has no effect on {member.folder}, a model of kind "
+                    f"{member.config.model.kind}, which needs float32; leave it out"
+                )
+        return [require_reader(replace(each, model=with_int8(cast("nn.Module", each.model)))) for each in self._loaded]
 
     def _generated(self, prompt: str, prompt_ids: Sequence[int], hypothesis: Hypothesis) -> GeneratedText:
         lines: list[list[int]] = [[]]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from seqloom.core.errors import ModelError
+from seqloom.pretrained.decoder_only import FAMILIES as DECODERS
 from seqloom.pretrained.encoder_decoder import FAMILIES as ENCODER_DECODERS
 from seqloom.pretrained.encoder_only import FAMILIES as ENCODERS
 from seqloom.pretrained.encoder_only import SentenceModules
@@ -23,11 +24,7 @@ from seqloom.pretrained.t5 import FAMILIES as T5
 from seqloom.pretrained.tokenizers import ForeignText, read_tokenizers
 from seqloom.pretrained.weights import WeightFiles
 
-FAMILIES: Sequence[Family] = (
-    *ENCODER_DECODERS,
-    *T5,
-    *ENCODERS,
-)
+FAMILIES: Sequence[Family] = (*ENCODER_DECODERS, *T5, *ENCODERS, *DECODERS)
 """Every family that is read. A new one is a file here and a word in this list."""
 
 MAX_FRAME = 2
@@ -172,6 +169,8 @@ def _settings(folder: PublishedFolder, conversion: Conversion, text: ForeignText
     source, target = folder.languages
     model["absent"] = list(text.target.absent)
     model["frame"] = _frame(folder, conversion, text)
+    if "extra_ends" in model:
+        model["extra_ends"] = [int(ours[number]) for number in _extra_ends(folder, conversion)]
     longest = conversion.max_positions
     search = search_settings(
         folder.generation,
@@ -191,6 +190,14 @@ def _settings(folder: PublishedFolder, conversion: Conversion, text: ForeignText
         "search": search,
         "training": {"learning_rate": FINE_TUNING_RATE},
     }
+
+
+def _extra_ends(folder: PublishedFolder, conversion: Conversion) -> list[int]:
+    """Foreign symbols that end a text, besides the first: generation_config.json may name more than config.json."""
+    named = folder.generation.get("eos_token_id")
+    more = named if isinstance(named, list) else [named]
+    known = [number for number in more if type(number) is int and 0 <= number < conversion.symbols]
+    return list(dict.fromkeys(each for each in (*conversion.roles.extra_ends, *known) if each != conversion.roles.end))
 
 
 def _frame(folder: PublishedFolder, conversion: Conversion, text: ForeignText) -> dict[str, Any]:

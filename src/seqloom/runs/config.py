@@ -283,7 +283,9 @@ class RunConfig(Config):
         followed: dict[str, Any] = {**values, "task": {"kind": declared.task_kind, **task}}
         search = values.get("search", {})
         if declared.purpose not in ("translator", None) and isinstance(search, Mapping):
-            followed["search"] = {**SAMPLING, **search}
+            # The search of another program is a beam search.
+            is_own = search.get("mode", "seqloom") == "seqloom"
+            followed["search"] = {**SAMPLING, **({} if is_own else {"method": "beam"}), **search}
         return followed
 
     @property
