@@ -17,6 +17,9 @@ from seqloom.nn.blocks import sinusoids
 WIDTH, HEADS, INNER, LAYERS, POSITIONS = 32, 4, 64, 2, 128
 """Of the folder of OPUS-MT's shape."""
 
+MAX_LENGTH = 24
+"""Symbols of its outputs: random weights seldom end a text."""
+
 
 def write_opus_folder(folder: Path, *, languages: tuple[str, ...] = (), **changes: Any) -> Path:
     """A folder as OPUS-MT publishes them: `pytorch_model.bin`, two sentencepiece models, one vocab.json.
@@ -60,7 +63,7 @@ def write_opus_folder(folder: Path, *, languages: tuple[str, ...] = (), **change
         "bos_token_id": 0,
         "num_beams": 4,
         "bad_words_ids": [[pad]],
-        "max_length": POSITIONS,
+        "max_length": MAX_LENGTH,
         "is_encoder_decoder": True,
         **changes,
     }
@@ -72,7 +75,7 @@ def write_opus_folder(folder: Path, *, languages: tuple[str, ...] = (), **change
             "bos_token_id": 0,
             "eos_token_id": 0,
             "forced_eos_token_id": 0,
-            "max_length": POSITIONS,
+            "max_length": MAX_LENGTH,
             "renormalize_logits": True,
         },
     )
@@ -100,7 +103,7 @@ def marian_tensors(symbols: int, *, pad: int, end: int) -> Iterator[tuple[str, T
     table = random(symbols, WIDTH, deviation=0.3)
     table[pad] = 0
     bias = torch.zeros(1, symbols)
-    bias[0, end] = 2.0  # so that outputs end
+    bias[0, end] = 2.0  # so that some outputs end by themselves
     yield "final_logits_bias", bias
     for name in ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"):
         yield f"{name}.weight", table

@@ -14,7 +14,6 @@ Recurrent models are not supported.
 """
 
 import importlib
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -25,8 +24,9 @@ from torch import Tensor, nn
 
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.symbols import BEGIN, END, RESERVED, UNKNOWN
+from seqloom.interop.frames import require_plain_frame
 from seqloom.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerStack
-from seqloom.nn.blocks import LearnedPositions, NoPositions, SinusoidalPositions, sinusoids
+from seqloom.nn.blocks import LearnedPositions, NoPositions, SinusoidalPositions
 from seqloom.nn.embeddings import Embedding
 
 Quantization = Literal["none", "int8", "int8_float32", "int8_float16", "int16", "float16"]
@@ -53,6 +53,7 @@ def require_transformer(model: nn.Module) -> Transformer:
             f"CTranslate2 runs Transformers only, and this is a {type(model).__name__}; train one with "
             "model.kind=transformer, or translate with Seqloom itself"
         )
+    require_plain_frame(model, "CTranslate2")
     return model
 
 
@@ -78,8 +79,10 @@ def write_ctranslate2(
     spec = transformer_spec(transformer, positions=positions)
     spec.register_source_vocabulary(unique_tokens(pieces[0]))
     spec.register_target_vocabulary(unique_tokens(pieces[1]))
+    (begin,) = transformer.framing.begin
     spec.config.unk_token = RESERVED[UNKNOWN]
-    spec.config.bos_token = spec.config.decoder_start_token = RESERVED[BEGIN]
+    spec.config.bos_token = RESERVED[BEGIN]
+    spec.config.decoder_start_token = unique_tokens(pieces[1])[begin]
     spec.config.eos_token = RESERVED[END]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = transformer.encoder.layers[0].around_self.norm.eps
@@ -119,8 +122,8 @@ def transformer_spec(model: Transformer, *, positions: int) -> Any:
         _fill_linear(theirs.attention.linear[1], layer.cross.memory)
         _fill_output(theirs.attention.linear[2], layer.cross.output, width=layer.cross.query.in_features)
     decoder.projection.weight = _array(model.output.weight)
-    if model.output.bias is not None:
-        decoder.projection.bias = _array(model.output.bias)
+    if (offsets := model.output.offsets) is not None:
+        decoder.projection.bias = _array(offsets)
     return specs.TransformerSpec(encoder, decoder)
 
 
@@ -132,7 +135,12 @@ AnyStack = TransformerStack[EncoderLayer] | TransformerStack[DecoderLayer]
 def _shape_of(stack: AnyStack, specs: Any) -> dict[str, Any]:
     """The arguments that both of their stacks take."""
     first = stack.layers[0]
-    kinds = {"relu": specs.Activation.RELU, "gelu": specs.Activation.GELU}
+    kinds = {
+        "relu": specs.Activation.RELU,
+        "gelu": specs.Activation.GELU,
+        "gelu_tanh": specs.Activation.GELUTanh,
+        "silu": specs.Activation.SWISH,
+    }
     return {
         "num_layers": len(stack.layers),
         "num_heads": first.self.heads,
@@ -140,6 +148,7 @@ def _shape_of(stack: AnyStack, specs: Any) -> dict[str, Any]:
         "pre_norm": True,
         "no_final_norm": isinstance(stack.norm, nn.Identity),
         "activation": kinds[first.feed_forward.activation],
+        "layernorm_embedding": stack.embedding_norm is not None,
         "relative_position": first.self.relative is not None,
         "relative_attention_bias": stack.bias is not None,
     }
@@ -148,11 +157,13 @@ def _shape_of(stack: AnyStack, specs: Any) -> dict[str, Any]:
 def _fill_stack(theirs: Any, stack: AnyStack, *, embeddings: Any, positions: int) -> None:
     """Embeddings, positions, self-attention and feed-forward, which both stacks have."""
     theirs.pre_norm = stack.layers[0].around_self.place == "before"
-    theirs.scale_embeddings = np.float32(math.sqrt(stack.embedding.weight.shape[1]))
+    theirs.scale_embeddings = np.float32(stack.scale)
     weight, table = _embedded(stack.embedding, stack.positions, positions=positions)
     embeddings.weight = _array(weight)
     if hasattr(theirs, "position_encodings"):
         theirs.position_encodings.encodings = _array(table)
+    if stack.embedding_norm is not None:
+        _fill_norm(theirs.layernorm_embedding, stack.embedding_norm)
     if not isinstance(stack.norm, nn.Identity):
         _fill_norm(theirs.layer_norm, stack.norm)
     layers: list[EncoderLayer | DecoderLayer] = [*stack.layers]
@@ -179,11 +190,12 @@ def _embedded(embedding: Embedding, place: object, *, positions: int) -> tuple[T
     if isinstance(place, LearnedPositions):
         learned = place.weight.detach()
         # Positions past the table share its last row.
-        return weight, learned[torch.arange(positions, device=learned.device).clamp(max=len(learned) - 1)]
+        rows = torch.arange(place.first, place.first + min(positions, place.bound or positions), device=learned.device)
+        return weight, learned[rows.clamp(max=len(learned) - 1)]
     if isinstance(place, NoPositions):
         return weight, torch.zeros(positions, width)
     assert isinstance(place, SinusoidalPositions)
-    code = sinusoids(positions, width)
+    code = place.code(positions, width)
     if place.joined is None:
         return weight, code
     joined = place.joined.weight.detach().double()

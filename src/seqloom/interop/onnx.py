@@ -29,6 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.symbols import BEGIN
+from seqloom.interop.frames import require_plain_frame
 from seqloom.models.seq2seq import Seq2Seq
 from seqloom.models.transformer import Transformer, TransformerStack
 from seqloom.nn.blocks import (
@@ -39,7 +41,6 @@ from seqloom.nn.blocks import (
     Residual,
     SinusoidalPositions,
     activated,
-    sinusoids,
 )
 from seqloom.nn.cells.cell import Cell, GatedCell
 from seqloom.nn.cells.gru import GRUCell
@@ -105,6 +106,9 @@ class TransformerStep(nn.Module):
         stack = self.model.decoder
         keys_at = torch.arange(cache.shape[3] + 1)
         at = keys_at[-1:]
+        (begin,) = self.model.framing.begin
+        if begin != BEGIN:
+            last = torch.where((at == 0) & (last == BEGIN), begin, last)
         x = _embedded(stack, last[:, None], at, self.table)
         parts: list[Tensor] = []
         weights = mask
@@ -133,15 +137,17 @@ class TransformerStep(nn.Module):
 
 def _table(stack: "TransformerStack[Any]", positions: int) -> Tensor | None:
     """The sinusoids of the first positions, if the model uses them: the graph cannot compute more of them."""
-    weight = stack.embedding.weight
-    is_sinusoidal = isinstance(stack.positions, SinusoidalPositions)
-    return sinusoids(positions, weight.shape[1]).to(weight) if is_sinusoidal else None
+    weight, place = stack.embedding.weight, stack.positions
+    return place.code(positions, weight.shape[1]).to(weight) if isinstance(place, SinusoidalPositions) else None
 
 
 def _embedded(stack: "TransformerStack[Any]", ids: Tensor, at: Tensor, table: Tensor | None) -> Tensor:
-    """√width · E[id] with its position; `at` are the positions of the columns."""
-    weight, positions = stack.embedding.weight, stack.positions
-    x = F.embedding(ids, weight) * math.sqrt(weight.shape[1])
+    """Embeddings with their positions; `at` are the positions of the columns."""
+    x = _placed(stack.positions, F.embedding(ids, stack.embedding.weight) * stack.scale, at, table)
+    return x if stack.embedding_norm is None else stack.embedding_norm(x)
+
+
+def _placed(positions: object, x: Tensor, at: Tensor, table: Tensor | None) -> Tensor:
     match positions:
         case SinusoidalPositions():
             assert table is not None
@@ -149,7 +155,7 @@ def _embedded(stack: "TransformerStack[Any]", ids: Tensor, at: Tensor, table: Te
             joined: Tensor = x + code if positions.joined is None else positions.joined(torch.cat([x, code], -1))
             return joined
         case LearnedPositions():
-            return x + positions.weight[at.clamp(max=len(positions.weight) - 1)]
+            return x + positions.weight[(at + positions.first).clamp(max=len(positions.weight) - 1)]
         case NoPositions():
             return x
         case _:
@@ -461,7 +467,9 @@ def wrap(model: nn.Module, *, positions: int) -> Wrapped:
     """A model in this form; a kind that has none is an error."""
     match model:
         case Transformer():
-            limit = positions if isinstance(model.encoder.positions, SinusoidalPositions) else None
+            require_plain_frame(model, "ONNX")
+            place = model.encoder.positions
+            limit = positions if isinstance(place, SinusoidalPositions) else place.bound
             return Wrapped(
                 TransformerEncoder(model, positions),
                 TransformerStep(model, positions),

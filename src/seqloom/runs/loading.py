@@ -450,7 +450,11 @@ def require_trained(folder: Path, config: RunConfig, *, what: str) -> None:
 
 
 def require_finished(model: Path) -> None:
-    """Refuse a run that has not finished, where something is to be added to its model."""
+    """Refuse a run that has not finished, or a published folder, where something is to be added to a model."""
+    if model.is_dir() and is_published(model):
+        raise UsageError(
+            f"nothing is added to {model}, a published folder; import it first: seqloom import {model} --out MODEL"
+        )
     if _is_run(model) and not (model / "model" / "model.json").is_file():
         raise UsageError(
             f"{model} has not finished, so it has no model folder, and nothing is added to a checkpoint; finish it "
