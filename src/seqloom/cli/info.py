@@ -112,6 +112,7 @@ def _describe(
             values, fields = config.search.model_dump(mode="json"), type(config.search).model_fields
             search = {name: each for name, each in values.items() if name == "method" or each != fields[name].default}
     kind, sizes = str(config.model.kind), config.model.model_dump(mode="json")
+    frame = sizes.pop("frame", {})
     if isinstance(config.model, OutsideConfig):
         kind, sizes = f"from outside, {config.model.builder}", config.model.settings
     if "smoothing" in sizes:  # leave out what the smoothing ignores
@@ -140,6 +141,7 @@ def _describe(
         ("Model", by_origin(str(folder))),
         ("Kind", f"{kind}, {card.parameters:,} parameters, {languages}"),
         *(("Sizes", row) for row in _settings(sizes)),
+        *_frame(frame),
         *arrays,
         ("Text", pieces),
         *(("Text", row) for row in _settings(config.text.model_dump(mode="json"))),
@@ -155,6 +157,17 @@ def _describe(
         lines.append(f"{label if label != last else '':8} {clean(text)}".rstrip())
         last = label
     return lines
+
+
+def _frame(frame: dict[str, Any]) -> list[tuple[str, str]]:
+    """The languages that a published model chooses from."""
+    codes = sorted({*frame.get("languages", ()), *frame.get("instructions", ())})
+    if not codes:
+        return []
+    pair = f"{frame['source'] or '?'} → {frame['target'] or '?'}" if frame["source"] or frame["target"] else "none"
+    return [
+        ("Choices", row) for row in textwrap.wrap(f"{len(codes)}, chosen: {pair}; {', '.join(codes)}", SETTINGS_WIDTH)
+    ]
 
 
 def _settings(values: dict[str, Any]) -> list[str]:
@@ -181,6 +194,8 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
         best = f", best dev loss {loss:.4f}" if isinstance(loss, float) else ""
         taken = duration(float(trained_on.get("seconds", 0)))
         rows.append(f"{trained_on['steps']:,} steps over {tokens:,} {unit} in {taken}{best}")
+    if isinstance(imported := trained_on.get("imported"), dict):
+        rows.append(f"imported from a published model of type {imported.get('model_type')}")
     if "weights" in trained_on:
         rows.append(f"{trained_on['weights']}, dev loss {trained_on.get('dev_loss', float('nan')):.4f}")
     if isinstance(unfinished := trained_on.get("unfinished"), dict):
