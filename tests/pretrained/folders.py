@@ -212,3 +212,70 @@ def sentencepiece_model(lines: list[str], *, size: int = 120, **options: Any) ->
 
 def _write_json(path: Path, values: Any) -> None:
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+# --- a sentence encoder ----------------------------------------------------------------------------------------------
+
+BERT_WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "man", "read", "##s", "dog", ",", ".", "a"]
+
+
+def write_sentence_folder(folder: Path, **changes: Any) -> Path:
+    """A small BERT in the layout of sentence-transformers: safetensors, vocab.txt, modules.json, a Dense layer."""
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "2_Dense").mkdir()
+    width, inner, symbols = 16, 24, len(BERT_WORDS) + 2
+    config = {
+        "architectures": ["BertModel"],
+        "model_type": "bert",
+        "vocab_size": symbols,
+        "hidden_size": width,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": inner,
+        "hidden_act": "gelu",
+        "max_position_embeddings": 20,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+        "hidden_dropout_prob": 0.1,
+        "pad_token_id": 0,
+        **changes,
+    }
+    parts = ("Transformer", "Pooling", "Dense", "Normalize")
+    places = ("", "1_Pooling", "2_Dense", "3_Normalize")
+    _write_json(folder / "config.json", config)
+    _write_json(folder / "tokenizer_config.json", {"do_lower_case": True, "model_max_length": 16})
+    (folder / "vocab.txt").write_text("\n".join(BERT_WORDS) + "\n", encoding="utf-8")
+    modules = [
+        {"idx": at, "name": str(at), "path": place, "type": f"sentence_transformers.models.{part}"}
+        for at, (place, part) in enumerate(zip(places, parts, strict=True))
+    ]
+    _write_json(folder / "modules.json", modules)
+    _write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
+    activation = "torch.nn.modules.activation.Tanh"
+    _write_json(
+        folder / "2_Dense" / "config.json", {"in_features": width, "out_features": 8, "activation_function": activation}
+    )
+    generator = torch.Generator().manual_seed(3)
+    shapes = {
+        "embeddings.word_embeddings.weight": (symbols, width),
+        "embeddings.position_embeddings.weight": (20, width),
+        "embeddings.token_type_embeddings.weight": (2, width),
+        "pooler.dense.weight": (width, width),
+        "pooler.dense.bias": (width,),
+    }
+    layer = "encoder.layer.0"
+    linears = {f"{layer}.attention.self.{part}": (width, width) for part in ("query", "key", "value")}
+    linears |= {f"{layer}.attention.output.dense": (width, width)}
+    linears |= {f"{layer}.intermediate.dense": (inner, width), f"{layer}.output.dense": (width, inner)}
+    for name, (outputs, inputs) in linears.items():
+        shapes |= {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+    for name in ("embeddings", f"{layer}.attention.output", f"{layer}.output"):
+        shapes |= {f"{name}.LayerNorm.weight": (width,), f"{name}.LayerNorm.bias": (width,)}
+    tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    save_file(tensors, folder / "model.safetensors")
+    dense = {
+        "linear.weight": torch.randn(8, width, generator=generator),
+        "linear.bias": torch.randn(8, generator=generator),
+    }
+    torch.save(dense, folder / "2_Dense" / "pytorch_model.bin")
+    return folder

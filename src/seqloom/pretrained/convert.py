@@ -18,7 +18,7 @@ from seqloom.pretrained.encoder_only import SentenceModules
 from seqloom.pretrained.families import Conversion, Family
 from seqloom.pretrained.folder import PublishedFolder
 from seqloom.pretrained.generation import search_settings
-from seqloom.pretrained.mapping import Side, StoredTensors, TensorMap, imported
+from seqloom.pretrained.mapping import Side, StoredTensors, TensorMap, imported, imported_shape
 from seqloom.pretrained.renumbering import Renumbering
 from seqloom.pretrained.t5 import FAMILIES as T5
 from seqloom.pretrained.tokenizers import ForeignText, read_tokenizers
@@ -94,7 +94,9 @@ class PublishedModel:
             source_symbols=conversion.source_symbols,
         )
         parts = () if modules is None else modules.names
-        return PublishedModel(folder, family, conversion, text, _settings(folder, conversion, text), stored, parts)
+        found = PublishedModel(folder, family, conversion, text, _settings(folder, conversion, text), stored, parts)
+        found.check_names()
+        return found
 
     @property
     def numbers(self) -> dict[Side, Renumbering]:
@@ -103,10 +105,18 @@ class PublishedModel:
     def tensors(self, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[ConvertedTensor]:
         """Our tensors, which must be those that are `wanted`, by their shapes; none is read before it is made."""
         maps = {each.ours: each for each in self.conversion.tensors}
-        path = self.folder.path
-        if missing := sorted({name for each in maps.values() for name in each.theirs} - set(self.stored.names)):
+        if set(maps) != set(wanted):
+            differing = sorted(set(maps) ^ set(wanted))
+            raise ModelError(f"{self.folder.path} cannot be converted: no counterpart for {_some(differing)}")
+        for name, shape in wanted.items():
+            self._check(maps[name], shape)
+            yield ConvertedTensor(name, shape, self.stored.dtype(maps[name].theirs[0]), self._maker(maps[name]))
+
+    def check_names(self) -> None:
+        """Refuse weights that lack a tensor, or hold one that is not known: before the model is built."""
+        path, used = self.folder.path, {name for each in self.conversion.tensors for name in each.theirs}
+        if missing := sorted(used - set(self.stored.names)):
             raise ModelError(f"the weights in {path} lack {_some(missing)}; download the folder again")
-        used = {name for each in maps.values() for name in each.theirs}
         ignored = [re.compile(pattern) for pattern in self.conversion.ignored]
         unknown = [
             name for name in self.stored.names if name not in used and not any(each.fullmatch(name) for each in ignored)
@@ -116,24 +126,25 @@ class PublishedModel:
                 f"the weights in {path} hold {_some(unknown)}, which a model of type {self.family.model_type} does not "
                 "have; it may be of another architecture"
             )
-        if set(maps) != set(wanted):
-            differing = sorted(set(maps) ^ set(wanted))
-            raise ModelError(f"{path} cannot be converted: no counterpart for {_some(differing)}")
-        for name, shape in wanted.items():
-            first = maps[name].theirs[0]
-            yield ConvertedTensor(name, shape, self.stored.dtype(first), self._maker(maps[name], shape))
 
-    def _maker(self, map: TensorMap, shape: tuple[int, ...]) -> Callable[[], Tensor]:
-        def make() -> Tensor:
-            tensor = imported(map, self.stored.tensor, self.numbers)
-            if tuple(tensor.shape) != shape:
-                raise ModelError(
-                    f"{', '.join(map.theirs)} in {self.folder.path} gives {tuple(tensor.shape)} numbers where the "
-                    f"settings need {shape}; the weights belong to another config.json"
-                )
-            return tensor
+    def _check(self, map: TensorMap, shape: tuple[int, ...]) -> None:
+        """Refuse tensors of other shapes or types before any is read."""
+        named = _some(map.theirs)
+        if imported_shape(map, self.stored.shape, self.numbers) != shape:
+            found = " and ".join(str(self.stored.shape(name)) for name in map.theirs)
+            raise ModelError(
+                f"{named} in {self.folder.path}: shape {found} in the file, but the settings need {shape} in all; the "
+                "weights belong to another config.json"
+            )
+        types = {self.stored.dtype(name) for name in map.theirs}
+        if len(types) > 1 or not all(each.is_floating_point for each in types):
+            found = ", ".join(sorted(str(each).removeprefix("torch.") for each in types))
+            raise ModelError(
+                f"{named} in {self.folder.path}: type {found}; weights of one floating-point type are needed"
+            )
 
-        return make
+    def _maker(self, map: TensorMap) -> Callable[[], Tensor]:
+        return lambda: imported(map, self.stored.tensor, self.numbers)
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,11 @@ class Renamed:
 
     @cached_property
     def _originals(self) -> dict[str, str]:
-        return {self.rename(name): name for name in self.stored.names}
+        found: dict[str, str] = {}
+        for name in self.stored.names:
+            if (other := found.setdefault(self.rename(name), name)) != name:
+                raise ModelError(f"the weights hold one tensor under two names, {other} and {name}")
+        return found
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.stored.shape(self._originals[name])
@@ -165,7 +180,8 @@ def _settings(folder: PublishedFolder, conversion: Conversion, text: ForeignText
     ours = text.target.ours
     model = conversion.model.model_dump(mode="json")
     if conversion.model.purpose == "encoder":  # which reads BEGIN X END and writes nothing
-        return {"text": text.tokenizers.target.config.model_dump(mode="json"), "model": model}
+        data = {"longest": max(2, (conversion.max_positions or 0) - MAX_FRAME)}
+        return {"text": text.tokenizers.target.config.model_dump(mode="json"), "data": data, "model": model}
     source, target = folder.languages
     model["absent"] = list(text.target.absent)
     model["frame"] = _frame(folder, conversion, text)

@@ -117,6 +117,8 @@ def _token_numbers(folder: Path) -> dict[str, int]:
     path = folder / "tokenizer.json"
     if not path.is_file():
         path = folder / "vocab.txt"
+        if not path.is_file():  # which may be a pipe, too
+            raise ModelError(f"{folder} has neither tokenizer.json nor vocab.txt; download the folder again")
         try:
             if path.stat().st_size > MAX_TOKENIZER_BYTES:
                 raise ModelError(f"{path} has more than {MAX_TOKENIZER_BYTES:,} bytes")

@@ -98,6 +98,8 @@ def is_published(folder: Path) -> bool:
 
 def read_settings_file(path: Path, *, largest: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     """The table in a JSON file of at most so many bytes."""
+    if path.exists() and not path.is_file():  # reading from a pipe would not end
+        raise ModelError(f"{path} is not a file; download the folder again")
     try:
         found = read_json(path, largest=largest)
     except OSError as error:

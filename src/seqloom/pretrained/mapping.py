@@ -56,6 +56,27 @@ def imported(map: TensorMap, read: Callable[[str], Tensor], numbers: Mapping[Sid
     return whole.contiguous() if map.rows is None else numbers[map.rows].import_rows(whole)
 
 
+def imported_shape(
+    map: TensorMap, shape: Callable[[str], tuple[int, ...]], numbers: Mapping[Side, Renumbering]
+) -> tuple[int, ...] | None:
+    """The shape of our tensor, from those of theirs; None if theirs do not fit together or into the vocabulary."""
+    parts = [shape(name) for name in map.theirs]
+    if map.is_flat:
+        if any(len(part) < 2 or part[0] != 1 for part in parts):
+            return None
+        parts = [part[1:] for part in parts]
+    if map.is_transposed:
+        parts = [part[::-1] for part in parts]
+    if any(not part or part[1:] != parts[0][1:] for part in parts) or (map.is_transposed and len(parts[0]) != 2):
+        return None
+    first = sum(part[0] for part in parts)
+    if map.rows is not None:
+        if first != len(numbers[map.rows].ours):
+            return None
+        first = len(numbers[map.rows].foreign)
+    return first, *parts[0][1:]
+
+
 def exported(
     map: TensorMap, tensor: Tensor, numbers: Mapping[Side, Renumbering], rows: tuple[int, ...]
 ) -> list[Tensor]:

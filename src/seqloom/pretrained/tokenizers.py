@@ -624,6 +624,8 @@ def _listed_languages(files: _Files, begin: int, symbols: int) -> Sequence[str]:
 
 def _content(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # reading from a pipe would not end
+            raise ModelError(f"{path} is not a file; is the download complete?")
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
