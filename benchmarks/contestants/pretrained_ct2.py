@@ -1,7 +1,7 @@
 """Published models by CTranslate2, converted by itself. Commands: `float32 N` and `int8 N` with batches of N tokens.
 
-Outputs have exactly --length symbols: random models never end. Answers {"seconds": …, "outputs": [[number, pieces], …]}
-for its share; tokens are prepared beforehand.
+Outputs have exactly --length symbols: random models never end. Answers {"seconds": …, "outputs": [[number, pieces or
+text], …]} for its share; tokens are prepared beforehand.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def generate(given: argparse.Namespace, mine: dict[int, str]) -> Callable[[str, 
             (result,) = models[mode].generate_batch(
                 [begin], min_length=given.length, max_length=given.length, include_prompt_in_result=False
             )
-            found.append((number, result.sequences[0]))
+            found.append((number, [tokenizer.decode(result.sequences_ids[0])]))
         return found
 
     return run

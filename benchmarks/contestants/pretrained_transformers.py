@@ -1,7 +1,7 @@
 """Published models by their own libraries: `generate` of transformers, sentence-transformers. Command: `float32 N`.
 
 N is the number of lines in a batch, sorted by length. Outputs have exactly --length symbols: random models never end.
-Answers {"seconds": …, "outputs": [[number, pieces or numbers], …]} for its share; tokens are prepared beforehand.
+Answers {"seconds": …, "outputs": [[number, pieces, text or numbers], …]} for its share; tokens are prepared beforehand.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def generate(folder: Path, mine: dict[int, str], *, length: int) -> Callable[[in
             (row,) = model.generate(
                 ids, attention_mask=torch.ones_like(ids), pad_token_id=tokenizer.eos_token_id, **options
             )
-            found.append((number, tokenizer.convert_ids_to_tokens(row.tolist()[len(begin) :])))
+            found.append((number, [tokenizer.decode(row.tolist()[len(begin) :])]))
         return found
 
     return run
