@@ -30,7 +30,6 @@ def forced(length: int) -> dict[str, Any]:
         "shortest_constant": length + 1,  # with the end symbol, which is beyond the maximum
         "length_factor": 0.0,
         "length_constant": length,
-        "length_overrun": 1.0,
     }
 
 
