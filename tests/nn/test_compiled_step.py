@@ -17,7 +17,7 @@ from seqloom.models import transformer
 from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import Transformer, TransformerConfig, TransformerStepper
 from seqloom.nn.embeddings import Symbols
-from seqloom.nn.fast import packed
+from seqloom.nn.fast import packed, threads
 from seqloom.nn.fast.compiled_step import CompiledStep
 from seqloom.nn.fast.int8 import Int8Output, with_int8
 from seqloom.search.decode import decode
@@ -196,6 +196,20 @@ def test_many_rows_are_left_to_the_library_where_it_is_faster(
         few, many = (stepper.start(source((3,) * count)) for count in (3, 4))
         assert stepper.step_beams(few, last[:3], totals=totals[:3], beam=4, steps=1) is not None
         assert stepper.step_beams(many, last, totals=totals, beam=4, steps=1) is None
+
+
+def test_several_threads_give_what_one_gives_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vocabulary that does not fill its last panel, more rows than one call computes, and products split up."""
+    stepper, settings = model(activation="silu").stepper(), SearchConfig(beam=4, nbest=4, length_constant=12)
+    alone = decode(stepper, source(), settings)
+    monkeypatch.setattr(threads, "MIN_SHARED_WORK", 1)
+    calls: list[int] = []
+    monkeypatch.setattr(packed, "share", lambda parts, compute: (calls.append(parts), threads.share(parts, compute)))
+    monkeypatch.setattr(transformer.torch, "get_num_threads", lambda: 3)
+    # The encoder multiplies by torch, whose results may differ with its threads: here there is one in both cases.
+    together = decode(stepper, source(), settings)
+    assert max(calls) > 1
+    assert_same(together, alone, within=0)
 
 
 def test_an_output_in_eight_bits_matters_only_without_a_shortlist() -> None:

@@ -581,8 +581,7 @@ class TransformerStepper:
             return Step(log_probs, state, symbols=symbols)
         features, attention = self._features(last, state)
         if offered is None:
-            scores = self.model.output(features)  # [rows, symbols]
-            log_probs = log_softmax_by_loops(scores) if self._is_planned(features) else log_softmax_(scores)
+            log_probs = self._log_probs(features)
         else:
             log_probs = offered.log_probs(features, owners=owners, slots=state.lineage.queries.positions)
         return Step(log_probs, state, attention=attention, symbols=symbols)
@@ -677,6 +676,14 @@ class TransformerStepper:
             )
             return self.plan(x, attention, state.buffers), None
         return self._by_layers(x, state)
+
+    def _log_probs(self, features: Float[Tensor, "rows width"]) -> Float[Tensor, "rows symbols"]:
+        """log P of all symbols."""
+        if not self._is_planned(features):
+            return log_softmax_(self.model.output(features))
+        if self.compiled is None or self.compiled.int8_parts[1]:
+            return log_softmax_by_loops(self.model.output(features))
+        return log_softmax_by_loops(self.compiled.scores(features))
 
     def _is_planned(self, x: Float[Tensor, "rows width"]) -> bool:
         return self.plan is not None and uses_loops(x) and not self.plan.has_listeners

@@ -163,6 +163,14 @@ class CompiledStep:
         is_int8 = self.products.table[:, 0]
         return bool(is_int8[:-1].any()), bool(is_int8[-1])
 
+    def scores(self, features: Float[Tensor, "rows width"]) -> Float[Tensor, "rows symbols"]:
+        """W x + b of the output, by threads. It is not in eight bits."""
+        scores = torch.empty(len(features), self.symbols, dtype=torch.float32)
+        number = len(self.products.table) - 1
+        if len(features):
+            self.products.multiply_by_threads(number, features.reshape(-1).numpy(), scores.view(-1).numpy())
+        return scores
+
     def log_probs(
         self,
         inputs: InputTables,

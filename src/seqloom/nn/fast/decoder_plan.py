@@ -82,8 +82,8 @@ class DecoderPlan:
     ) -> "DecoderPlan | None":
         """The plan of these layers with a last norm after them, if they can be planned.
 
-        `packed` are their linear layers, which one thread multiplies by in place of torch: the results are then those
-        of `nn.fast.compiled_step`, however many rows there are.
+        `packed` are their linear layers, by which loops multiply in place of torch: the results are then those of
+        `nn.fast.compiled_step`, however many rows and threads there are.
         """
         if not can_be_planned(layers, last):
             return None
@@ -198,8 +198,8 @@ def _product(linear: nn.Module, number: int, packed: PackedProducts | None) -> C
     bias = None if given is None else given.detach()
 
     def multiply(x: Table, out: Table) -> Table:
-        if packed is not None and torch.get_num_threads() == 1:
-            packed.multiply(number, x.flat, out.flat)
+        if packed is not None:
+            packed.multiply_by_threads(number, x.flat, out.flat)
         elif bias is None:
             torch.mm(x.tensor, weight, out=out.tensor)
         else:

@@ -93,7 +93,7 @@ class Int8Weight:
         sums: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, SHIFT, self._packed, self.scales, self._zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
-        result = sums.mul_(scales) if self.bias is None else torch.addcmul(self.bias, sums, scales)
+        result = sums.mul_(scales) if self.bias is None else torch.addcmul(self.bias, sums, scales, out=sums)
         return result.view(*x.shape[:-1], len(self.scales))
 
     def plain_product(self, x: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:

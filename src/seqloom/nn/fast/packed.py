@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from seqloom.core.jit import Instructions, compiled
 from seqloom.nn.fast.int8 import LEAST, SHARE, Int8Linear, Int8Output
+from seqloom.nn.fast.threads import parts_of, share
 from seqloom.nn.outputs import Output
 
 LANES = 8
@@ -144,38 +145,42 @@ def multiply(
     start_at: Any,
     out: Array,
     out_at: Any,
+    stride: Any,
 ) -> None:
-    """out = start + x Wᵀ for a packed W, whose outputs are a multiple of 16. Each table begins at its own place."""
+    """out = start + x Wᵀ for a packed W, whose outputs are a multiple of 16. Each table begins at its own place.
+
+    Rows of the result are `stride` apart.
+    """
     panels, size, panel = outputs // PANEL, inputs * PANEL, 0
     if rows == 1:
         while panel + SINGLE_PANELS <= panels:
             at = panel * PANEL
             _wide_tile(
-                x, x_at, inputs, weight, weight_at + panel * size, start, start_at + at, out, out_at + at, outputs
+                x, x_at, inputs, weight, weight_at + panel * size, start, start_at + at, out, out_at + at, stride
             )
             panel += SINGLE_PANELS
     while panel < panels:
         at, here = panel * PANEL, weight_at + panel * size
         row = 0
         while row < rows:
-            left, source, target = rows - row, x_at + row * inputs, out_at + row * outputs + at
+            left, source, target = rows - row, x_at + row * inputs, out_at + row * stride + at
             if left >= 6 and left != 7:
-                _tile_6(x, source, inputs, weight, here, start, start_at + at, out, target, outputs)
+                _tile_6(x, source, inputs, weight, here, start, start_at + at, out, target, stride)
                 row += 6
             elif left == 5:
-                _tile_5(x, source, inputs, weight, here, start, start_at + at, out, target, outputs)
+                _tile_5(x, source, inputs, weight, here, start, start_at + at, out, target, stride)
                 row += 5
             elif left == 4 or left == 7:
-                _tile_4(x, source, inputs, weight, here, start, start_at + at, out, target, outputs)
+                _tile_4(x, source, inputs, weight, here, start, start_at + at, out, target, stride)
                 row += 4
             elif left == 3:
-                _tile_3(x, source, inputs, weight, here, start, start_at + at, out, target, outputs)
+                _tile_3(x, source, inputs, weight, here, start, start_at + at, out, target, stride)
                 row += 3
             elif left == 2:
-                _tile_2(x, source, inputs, weight, here, start, start_at + at, out, target, outputs)
+                _tile_2(x, source, inputs, weight, here, start, start_at + at, out, target, stride)
                 row += 2
             else:
-                _tile_1(x, source, inputs, weight, here, start, start_at + at, out, target, outputs)
+                _tile_1(x, source, inputs, weight, here, start, start_at + at, out, target, stride)
                 row += 1
         panel += 1
 
@@ -186,7 +191,7 @@ def product(x: Array, rows: Any, number: Any, products: Array, floats: Array, in
     at, bias, scales = products[number, 1], products[number, 2], products[number, 3]
     inputs, outputs = products[number, 4], products[number, 5]
     if not products[number, 0]:
-        multiply(x, 0, rows, inputs, floats, at, outputs, floats, bias, out, 0)
+        multiply(x, 0, rows, inputs, floats, at, outputs, floats, bias, out, 0, outputs)
         return
     rounded, factors = np.empty(rows * inputs, np.float32), np.empty(rows, np.float32)
     bits, scale_bits = (
@@ -202,11 +207,32 @@ def product(x: Array, rows: Any, number: Any, products: Array, floats: Array, in
         factors[r] = max(factors[r] * SHARE, LEAST)
         for k in range(first, last):
             rounded[k] = np.rint(x[k] / factors[r])
-    multiply(rounded, 0, rows, inputs, int8, at, outputs, floats, 0, out, 0)
+    multiply(rounded, 0, rows, inputs, int8, at, outputs, floats, 0, out, 0, outputs)
     for r in range(rows):
         first = np.uint64(r * outputs)
         for o in range(np.uint64(outputs)):
             out[first + o] = out[first + o] * floats[scales + o] * factors[r] + floats[bias + o]
+
+
+@compiled()
+def product_part(
+    x: Array, rows: Any, first: Any, last: Any, number: Any, products: Array, floats: Array, out: Array
+) -> None:
+    """The panels from `first` to `last` of one of `PackedProducts` that is not in eight bits.
+
+    The rows of `out` may end within the last panel.
+    """
+    at, bias, inputs = products[number, 1], products[number, 2], products[number, 4]
+    size, columns = inputs * PANEL, out.shape[0] // rows
+    if last * PANEL > columns:
+        last -= 1
+        ending, begin = np.empty(rows * PANEL, np.float32), last * PANEL
+        multiply(x, 0, rows, inputs, floats, at + last * size, PANEL, floats, bias + begin, ending, 0, PANEL)
+        for r in range(rows):
+            for c in range(begin, columns):
+                out[r * columns + c] = ending[r * PANEL + c - begin]
+    begin, outputs = first * PANEL, (last - first) * PANEL
+    multiply(x, 0, rows, inputs, floats, at + first * size, outputs, floats, bias + begin, out, begin, columns)
 
 
 @dataclass(frozen=True)
@@ -245,6 +271,21 @@ class PackedProducts:
     def multiply(self, number: int, x: Array, out: Array) -> None:
         """W x + b of each row for one of the products; the tables are flat."""
         product(x, x.shape[0] // self.table[number, 4], number, self.table, self.floats, self.int8, out)
+
+    def multiply_by_threads(self, number: int, x: Array, out: Array) -> None:
+        """The same for a product that is not in eight bits, to the last bit, by as many threads as torch uses.
+
+        The rows of `out` have as many numbers as the product has outputs, whether these fill panels or not.
+        """
+        inputs, panels = int(self.table[number, 4]), int(self.table[number, 5]) // PANEL
+        rows = x.shape[0] // inputs
+        parts = parts_of(rows * inputs * panels * PANEL, most=panels)
+        borders = [panels * part // parts for part in range(parts + 1)]
+
+        def compute(part: int) -> None:
+            product_part(x, rows, borders[part], borders[part + 1], number, self.table, self.floats, out)
+
+        share(parts, compute)
 
 
 @dataclass

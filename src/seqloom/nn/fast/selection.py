@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seqloom.core.jit import compiled
 from seqloom.nn.fast.beam_attention import powers
+from seqloom.nn.fast.threads import parts_of, share
 
 Array = Any
 """numba infers types and shapes."""
@@ -19,9 +20,23 @@ Array = Any
 
 def log_softmax_by_loops(scores: Float[Tensor, "rows symbols"]) -> Float[Tensor, "rows symbols"]:
     """log softmax in the place of the scores, by the loops of a compiled step."""
-    if len(scores):
-        log_softmax_rows(scores.view(-1).numpy(), len(scores), scores.shape[1])
+    if not len(scores):
+        return scores
+    rows, columns = scores.shape
+    numbers = scores.view(-1).numpy()
+    parts = parts_of(PASSES * rows * columns, most=rows)
+    borders = [rows * part // parts for part in range(parts + 1)]
+
+    def compute(part: int) -> None:
+        first, last = borders[part], borders[part + 1]
+        log_softmax_rows(numbers[first * columns : last * columns], last - first, columns)
+
+    share(parts, compute)
     return scores
+
+
+PASSES = 8
+"""About how many products and sums the log softmax of a number is."""
 
 
 @compiled(fast={"contract", "reassoc"})
