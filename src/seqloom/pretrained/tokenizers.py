@@ -83,6 +83,11 @@ class ForeignTokenizer:
                 f"the vocabulary does not fit the weights: {self.tokens[worst]!r} is number {worst:,}, but the weights "
                 f"have {symbols:,} rows"
             )
+        if 2 * len(self.tokens) < symbols:
+            raise ModelError(
+                f"the vocabulary does not fit the weights: it names {len(self.tokens):,} of their {symbols:,} rows; is "
+                "this the tokenizer of another model?"
+            )
         if roles.unknown is None:
             roles = replace(roles, unknown=self.unknown)
         numbers = Renumbering.of(roles, symbols)
