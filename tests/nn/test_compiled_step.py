@@ -134,6 +134,30 @@ def test_a_beam_is_that_of_the_plan(changed: dict[str, Any], is_listed: bool) ->
         assert_same(found[2:3], OneOf(stepper, batch, 2).decode(settings), within=0)
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "huggingface", "peer_renormalise": True, "peer_forced_end": True},
+        {"mode": "huggingface", "peer_early_stopping": "never", "shortest_constant": 4},
+        {"mode": "huggingface", "beam": 1, "nbest": 1},
+        {"mode": "fairseq", "peer_length_penalty": 0.5},
+        {"mode": "opennmt-lua"},
+        {},
+    ],
+)
+def test_other_rules_of_a_beam_are_those_of_the_plan(options: dict[str, Any], is_listed: bool) -> None:
+    translator, batch = model(), source()
+    given: dict[str, Any] = {"shortlist": lists} if is_listed else {}
+    settings = SearchConfig(**{"beam": 3, "nbest": 3, "length_factor": 1.5, "length_constant": 8, **options})
+    free = decode(translator.stepper(**given), batch, settings)
+    common = max(symbol for some in free for each in some for symbol in each.symbols)
+    settings = settings.model_copy(update={"never": (0, common, 9999)})
+    found = decode(translator.stepper(**given), batch, settings)
+    assert_same(found, decode(by_plan(translator.stepper(**given)), batch, settings), within=1e-5)
+    assert not any(common in each.symbols for some in found for each in some)
+
+
 def test_sentences_alone_are_those_of_a_batch_to_the_last_bit() -> None:
     batch = source((9, 3, 6, 1, 7, 5, 9, 9, 2, 4, 8, 6, 3))
     for translator in (model(), model(is_rounded=True), model(width=64, activation="gelu")):

@@ -10,6 +10,7 @@ A state is a value. Caches behind it may be preallocated and append-only: an old
 length, each state is stepped once, and `select` gives a fresh one (free when the rows are unchanged).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -113,7 +114,7 @@ class BeamSteps:
 class BeamStepper(Protocol):
     """A stepper that can take the steps of a beam search in which nothing ends by itself.
 
-    It keeps the `beam` best candidates of each sentence, one more is the best of those dropped. Of equal candidates the
+    It keeps the `beam` best candidates of each sentence; the others are dropped. Of equal candidates the
     one from the earlier row, and then the one with the lower symbol comes first.
     """
 
@@ -126,10 +127,15 @@ class BeamStepper(Protocol):
         beam: int,
         steps: int,
         stop: UInt8[np.ndarray, "1"] = NEVER_STOPPED,
+        candidates: int | None = None,
+        never: Sequence[int] = (),
+        renormalises: bool = False,
     ) -> BeamSteps | None:
         """At least one step, and at most `steps`, as long as every beam is full and none of its candidates ends.
 
         The rows of a sentence are side by side, and have `totals` for log P so far. Another thread may set `stop` to 1
-        to end the call after the step that is being computed. None if the rows have to be stepped one step at a time.
+        to end the call after the step that is being computed. Each step returns so many `candidates`, one more than
+        the beam by default. Symbols in `never` are not offered; the probabilities of the others sum to one if it
+        `renormalises`. None if the rows have to be stepped one step at a time.
         """
         ...

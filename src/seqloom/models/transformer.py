@@ -595,6 +595,9 @@ class TransformerStepper:
         beam: int,
         steps: int,
         stop: UInt8[np.ndarray, "1"] = NEVER_STOPPED,
+        candidates: int | None = None,
+        never: Sequence[int] = (),
+        renormalises: bool = False,
     ) -> BeamSteps | None:
         """Steps of a beam search in one call, for layers, positions and numbers of rows where that is possible."""
         assert isinstance(state, TransformerState)
@@ -621,6 +624,9 @@ class TransformerStepper:
             end=self.end,
             steps=steps,
             stop=stop,
+            candidates=beam + 1 if candidates is None else candidates,
+            never=never,
+            renormalises=renormalises,
         )
         owners = torch.from_numpy(run.owners)
         lineage = Lineage(owners, side_by_side(owners, len(memory.mask)), torch.from_numpy(run.ancestors))

@@ -404,7 +404,7 @@ class _Decoding:
         """How the stepper takes the steps in which nothing ends by itself; None if the strategy has to choose."""
         strategy = self.strategy
         is_plain = not self.states and self.recorder is None and self.end_normalisation is None
-        is_plain &= not self.settings.never and self.history is None
+        is_plain &= self.history is None
         if not (is_plain and isinstance(stepper, BeamStepper) and isinstance(strategy, KeepsBest)):
             return None
         return partial(self._step_ahead, stepper, strategy.kept)
@@ -417,7 +417,8 @@ class _Decoding:
             steps = 1
         elif self.cancellation is not None and self.cancellation.stop is not None:
             stop = self.cancellation.stop
-        found = stepper.step_beams(state, last, totals=self.totals, beam=kept, steps=steps, stop=stop)
+        never = self.settings.never
+        found = stepper.step_beams(state, last, totals=self.totals, beam=kept, steps=steps, stop=stop, never=never)
         if found is None:
             return None
         if found.not_a_number >= 0:

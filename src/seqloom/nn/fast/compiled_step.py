@@ -187,7 +187,7 @@ class CompiledStep:
         columns = self.symbols if offered is None else offered.symbols.shape[1]
         log_probs = torch.empty(len(last), columns, dtype=torch.float32)
         rows = (np.zeros(len(last)), lineage.owners.numpy(), lineage.ancestors.contiguous().numpy())
-        results = [END, log_probs.numpy(), *_candidates(0, 0, 0), NEVER_STOPPED]
+        results = [END, 0, _NONE_FORBIDDEN, False, log_probs.numpy(), *_candidates(0, 0, 0), NEVER_STOPPED]
         self._run(inputs, last, cache, memory, offered, rows, results)
         return log_probs
 
@@ -205,18 +205,29 @@ class CompiledStep:
         end: int,
         steps: int,
         stop: UInt8[np.ndarray, "1"],
+        candidates: int,
+        never: Sequence[int],
+        renormalises: bool,
     ) -> BeamsRun:
         """So many steps of beam searches, fewer if a candidate ends, a beam is not full or `stop` is set.
 
         It takes at least one. The rows have `totals` for log P so far; those of a sentence are side by side. Their
         ancestors end before this position. `cache` has room for the steps, and a slot for each row of a full beam.
+        A step has `candidates`, of which the first `beam` continue. Symbols in `never` have −∞, before or after
+        probabilities sum to one.
         """
         owners = lineage.owners.numpy()
         sentences = int((owners[1:] != owners[:-1]).sum()) + 1
-        values, found_rows, symbols, log_probs = found = _candidates(steps, sentences, beam + 1)
+        values, found_rows, symbols, log_probs = found = _candidates(steps, sentences, candidates)
         rows = (totals, owners, lineage.ancestors.contiguous().numpy())
         done, row, owners, ancestors = self._run(
-            inputs, last, cache, memory, offered, rows, [end, _NO_TABLE, *found, stop]
+            inputs,
+            last,
+            cache,
+            memory,
+            offered,
+            rows,
+            [end, beam, np.array(never, np.int64), renormalises, _NO_TABLE, *found, stop],
         )
         tables = (values[:done], found_rows[:done], symbols[:done], log_probs[:done])
         return BeamsRun(*tables, owners, ancestors, row)
@@ -267,6 +278,7 @@ class CompiledStep:
 
 
 _NO_TABLE = np.empty((0, 0), np.float32)
+_NONE_FORBIDDEN = np.empty(0, np.int64)
 _NO_LIST = (np.empty(0, np.float32), np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
 """The arrays of a shortlist where there is none."""
 
@@ -285,6 +297,20 @@ def _embed(last: Array, table: Array, factor: Any, positions: Array, position: A
         at, target = np.uint64(last[r]) * width, np.uint64(r) * width
         for k in range(width):
             out[target + k] = table[at + k] * factor + positions[place + k]
+
+
+@compiled()
+def _forbid(scores: Array, stride: Any, owners: Array, listed: Array, never: Array) -> None:
+    """−∞ for symbols that are never written."""
+    for r in range(owners.shape[0]):
+        for symbol in never:
+            if not listed.shape[0]:
+                if symbol < stride:
+                    scores[r * stride + symbol] = -np.inf
+            else:
+                for c in range(stride):
+                    if listed[owners[r], c] == symbol:
+                        scores[r * stride + c] = -np.inf
 
 
 @compiled()
@@ -319,6 +345,9 @@ def _run(
     bias: Array,
     symbols: Any,
     end: Any,
+    kept: Any,
+    never: Array,
+    renormalises: Any,
     log_probs: Array,
     found: Array,
     found_rows: Array,
@@ -393,7 +422,11 @@ def _run(
             score_offered(normed, weight, listed, bias, owners, scores.reshape(rows, stride))
         else:
             product(normed, rows, each * layers, products, floats, int8, scores)
+        if renormalises:
+            _forbid(scores, stride, owners, listed, never)
         log_softmax_rows(scores, rows, columns)
+        if never.shape[0] and not renormalises:
+            _forbid(scores, stride, owners, listed, never)
         if has_table:
             for r in range(rows):
                 for c in range(columns):
@@ -412,17 +445,17 @@ def _run(
                 symbol = top_symbols[row, place]
                 found_symbols[step, s, b] = listed[owners[row], symbol] if listed.shape[0] else symbol
                 found_log_probs[step, s, b] = top[row, place]
-                if b < best - 1 and (found[step, s, b] == -np.inf or found_symbols[step, s, b] == end):
+                if b < kept and (found[step, s, b] == -np.inf or found_symbols[step, s, b] == end):
                     is_quiet = False
         step += 1
         if not is_quiet:
             return step, -1, owners, ancestors
         # Nothing ends: the candidates are the next rows.
-        rows = sentences * (best - 1)
+        rows = sentences * kept
         last, totals, next_owners = np.empty(rows, np.int64), np.empty(rows), np.empty(rows, np.int64)
         paths = np.empty((rows, position + 1), np.int64)
         for r in range(rows):
-            s, b = r // (best - 1), r % (best - 1)
+            s, b = r // kept, r % kept
             row = found_rows[step - 1, s, b]
             last[r], totals[r], next_owners[r] = found_symbols[step - 1, s, b], found[step - 1, s, b], owners[row]
             for p in range(position + 1):

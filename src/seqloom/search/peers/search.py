@@ -8,8 +8,9 @@ What each mode does with them is one value of `PeerRules`.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -17,17 +18,18 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from seqloom.core.stepping import Source, Step, Stepper
+from seqloom.core.stepping import NEVER_STOPPED, BeamStepper, Source, State, Step, Stepper
 from seqloom.search.candidates import (
     IMPOSSIBLE,
     DeadEnd,
     columns_of,
     forbid,
+    not_a_number,
     penalise_repetition,
     ranked,
     top_symbols,
 )
-from seqloom.search.driver import Cancellation, run
+from seqloom.search.driver import Cancellation, Continuation, run
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
 from seqloom.search.peers.rules import PeerRules, PeerScore
 
@@ -63,7 +65,7 @@ def peer_search(
         nbest=nbest,
         cancellation=cancellation,
     )
-    run(stepper, source, decoding.advance)
+    run(stepper, source, decoding.advance, ahead=decoding.ahead_with(stepper))
     return [decoding.hypotheses(sentence) for sentence in decoding.sentences]
 
 
@@ -295,6 +297,55 @@ class _PeerDecoding:
         )
         tables = (found.values, found.rows, found.symbols, found.log_probs)  # [sentences, candidates] each
         return self._take(*(table.cpu().numpy() for table in tables))
+
+    def ahead_with(self, stepper: Stepper) -> Callable[[State, Tensor], Continuation | None] | None:
+        """How the stepper takes the steps in which nothing ends by itself; None if the rules are others than its own.
+
+        Where nothing ends among the first beam of candidates, they continue, however many more were considered.
+        """
+        is_plain = self.history is None and (self.rules.place == "refilled" or self.beam == 1)
+        if not (is_plain and isinstance(stepper, BeamStepper)):
+            return None
+        return partial(self._step_ahead, stepper)
+
+    def _step_ahead(self, stepper: BeamStepper, state: State, last: Tensor) -> Continuation | None:
+        """Take what the stepper finds until something ends, and take that."""
+        rules, kept, length = self.rules, self.beam, len(self.attention)
+        # Ends are forced or forbidden elsewhere: at the last step of a sentence, and at its first ones.
+        steps = int(self.limits[self.live].min()) - 1 - length
+        if steps < 1 or length < self.least[self.live].max():
+            return None
+        if not self.is_quiet[self.live].all():
+            steps = 1
+        stop = NEVER_STOPPED
+        if self.cancellation is not None and self.cancellation.stop is None:
+            steps = 1
+        elif self.cancellation is not None and self.cancellation.stop is not None:
+            stop = self.cancellation.stop
+        found = stepper.step_beams(
+            state,
+            last,
+            totals=self.totals,
+            beam=kept,
+            steps=steps,
+            stop=stop,
+            candidates=rules.candidates * kept,
+            never=sorted(rules.never),
+            renormalises=rules.renormalises and bool(rules.never),
+        )
+        if found is None:
+            return None
+        if found.not_a_number >= 0:
+            raise not_a_number(found.not_a_number, found.last_rows)
+        *quiet, final = zip(found.values, found.rows, found.symbols, found.log_probs, strict=True)
+        for tables in quiet:  # [sentences, candidates] each
+            values, rows, symbols, log_probs = (table[:, :kept].ravel() for table in tables)
+            self.links.append(_Links(rows, symbols, log_probs, values))
+            self.attention.append(None)
+        if quiet:
+            self.totals, self.sizes = self.links[-1].totals, np.full(len(self.live), kept)
+        self.attention.append(None)
+        return Continuation(*self._take(*final), found.state)
 
     def _take(self, values: Array, rows: Array, symbols: Array, log_probs: Array) -> tuple[Array, Array]:
         """Take the candidates of each live sentence, best first; the rows that continue."""
