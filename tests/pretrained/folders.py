@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import sentencepiece
+import tokenizers
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -278,4 +279,73 @@ def write_sentence_folder(folder: Path, **changes: Any) -> Path:
         "linear.bias": torch.randn(8, generator=generator),
     }
     torch.save(dense, folder / "2_Dense" / "pytorch_model.bin")
+    return folder
+
+
+# --- a language model ------------------------------------------------------------------------------------------------
+
+
+def write_llama_folder(folder: Path, **changes: Any) -> Path:
+    """A small Llama with grouped heads, scaled rotary positions and a byte-level tokenizer.json."""
+    folder.mkdir(parents=True)
+    fast = tokenizers.Tokenizer(tokenizers.models.BPE())
+    fast.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    pairs = sample_pairs("en", "de", count=100, seed=2, split="train")
+    fast.train_from_iterator([pair.source for pair in pairs], trainer)
+    fast.save(str(folder / "tokenizer.json"))
+    width, inner, size, symbols = 16, 24, 4, fast.get_vocab_size()
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": symbols,
+        "hidden_size": width,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": size,
+        "intermediate_size": inner,
+        "hidden_act": "silu",
+        "max_position_embeddings": 64,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "tie_word_embeddings": False,
+        **changes,
+    }
+    _write_json(folder / "config.json", config)
+    _write_json(folder / "generation_config.json", {"bos_token_id": 0, "eos_token_id": [1], "do_sample": True})
+    _write_json(folder / "tokenizer_config.json", {"bos_token": "<s>", "eos_token": "</s>"})
+    generator = torch.Generator().manual_seed(3)
+    layer = "model.layers.0"
+    shapes = {
+        "model.embed_tokens.weight": (symbols, width),
+        "lm_head.weight": (symbols, width),
+        "model.norm.weight": (width,),
+        f"{layer}.input_layernorm.weight": (width,),
+        f"{layer}.post_attention_layernorm.weight": (width,),
+        f"{layer}.self_attn.q_proj.weight": (4 * size, width),
+        f"{layer}.self_attn.k_proj.weight": (2 * size, width),
+        f"{layer}.self_attn.v_proj.weight": (2 * size, width),
+        f"{layer}.self_attn.o_proj.weight": (width, 4 * size),
+        f"{layer}.mlp.gate_proj.weight": (inner, width),
+        f"{layer}.mlp.up_proj.weight": (inner, width),
+        f"{layer}.mlp.down_proj.weight": (width, inner),
+    }
+    tensors = {name: 0.3 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    save_file({name: tensor.bfloat16() for name, tensor in tensors.items()}, folder / "model.safetensors")
     return folder

@@ -6,8 +6,9 @@ import random
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import seqloom
-from pretrained.folders import write_sentence_folder
+from pretrained.folders import write_llama_folder, write_sentence_folder
 from seqloom.core.errors import ModelError, UsageError
+from seqloom.runs import importing
 from seqloom.runs.importing import import_published
 from seqloom.runs.loading import find_model
 
@@ -29,6 +31,12 @@ MAX_SECONDS = 20
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small sentence encoder; nothing may be written into it."""
     return write_sentence_folder(tmp_path_factory.mktemp("hub") / "small-sentences")
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small language model; nothing may be written into it."""
+    return write_llama_folder(tmp_path_factory.mktemp("hub") / "small-llama")
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +178,37 @@ def escaping_part(folder: Path) -> None:
     (folder / "modules.json").write_text(json.dumps(modules))
 
 
+def unknown_rotary(folder: Path) -> None:
+    edit_json(folder / "config.json", rope_scaling={"rope_type": "spiral", "factor": 2.0})
+
+
+def unknown_rotary_of_today(folder: Path) -> None:
+    edit_json(folder / "config.json", rope_scaling=None, rope_parameters={"rope_type": "spiral", "rope_theta": 1e4})
+
+
+def unshared_heads(folder: Path) -> None:
+    edit_json(folder / "config.json", num_key_value_heads=3)
+
+
+def foreign_pattern(folder: Path) -> None:
+    """A regular expression that takes exponential time."""
+    parts = json.loads((folder / "tokenizer.json").read_text())
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    (folder / "tokenizer.json").write_text(json.dumps({**parts, "pre_tokenizer": split}))
+
+
+def smaller_table(folder: Path) -> None:
+    edit_json(folder / "config.json", vocab_size=200)
+
+
+LANGUAGE_MODEL_CASES: dict[Callable[[Path], None], str] = {
+    unknown_rotary: "rope.*spiral",
+    unknown_rotary_of_today: "rope.*spiral",
+    unshared_heads: "num_key_value_heads|3",
+    foreign_pattern: "pattern|Split|pre_tokenizer",
+    smaller_table: "the vocabulary does not fit the weights",
+}
+
 CASES: dict[Callable[[Path], None], str] = {
     another_architecture: "names the architecture .*BertForQuestionAnswering.*these are read: BertModel",
     another_family: "model_type='whisper', which is not supported; known: ",
@@ -199,15 +238,54 @@ CASES: dict[Callable[[Path], None], str] = {
 
 @pytest.mark.parametrize("damage", CASES, ids=lambda damage: damage.__name__)
 def test_a_hostile_folder_is_refused(copied: Path, damage: Callable[[Path], None], tmp_path: Path) -> None:
-    damage(copied)
-    before = contents(copied)
-    for open_folder in (lambda: find_model(copied), lambda: import_published(copied, tmp_path / "out")):
-        with pytest.raises(ModelError, match=CASES[damage]) as caught, time_limit():
+    refuse(copied, damage, CASES[damage], tmp_path / "out")
+    assert left_behind(tmp_path) == ["folder", *([] if damage is not escaping_shard else ["outside.safetensors"])]
+
+
+@pytest.mark.parametrize("damage", LANGUAGE_MODEL_CASES, ids=lambda damage: damage.__name__)
+def test_a_hostile_language_model_is_refused(llama: Path, damage: Callable[[Path], None], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(llama, tmp_path / "folder"))
+    refuse(folder, damage, LANGUAGE_MODEL_CASES[damage], tmp_path / "out")
+    assert left_behind(tmp_path) == ["folder"]
+
+
+def test_a_killed_import_leaves_nothing_behind(encoder: Path, tmp_path: Path) -> None:
+    """No half-written model; and the next import removes what the killed process could not."""
+    out, child = tmp_path / "out", os.fork()
+    if not child:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(importing.ConversionRecord, "write", lambda *_values: time.sleep(60))
+            import_published(encoder, out)
+        os._exit(0)
+    try:
+        with time_limit():
+            while not list(tmp_path.glob("out.partial-*/pretrained/modules.json")):
+                time.sleep(0.01)
+        (partial,) = tmp_path.glob("out.partial-*")
+        in_use = Path(shutil.copytree(partial, tmp_path / "out.partial-other"))
+        with importing._lock(in_use):  # that of a process that is still at work
+            import_published(encoder, tmp_path / "other")
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            assert not out.exists()
+            import_published(encoder, out)
+            assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out", "out.partial-other", "tmp"]
+    finally:
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def refuse(folder: Path, damage: Callable[[Path], None], message: str, out: Path) -> None:
+    """Check that a damaged folder is refused by every way in, and that nothing in it was changed or run."""
+    damage(folder)
+    before = contents(folder)
+    for open_folder in (lambda: find_model(folder), lambda: import_published(folder, out)):
+        with pytest.raises(ModelError, match=message) as caught, time_limit():
             open_folder()
         require_sentence(caught.value)
-    assert not (copied / "executed").exists()
-    assert contents(copied) == before
-    assert left_behind(tmp_path) == ["folder", *([] if damage is not escaping_shard else ["outside.safetensors"])]
+    assert not (folder / "executed").exists()
+    assert contents(folder) == before
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -352,6 +430,8 @@ def try_mutated(folder: Path, tmp_path: Path, seed: int, *, is_used: bool) -> bo
                     seqloom.Encoder(loaded).encode(["the old man reads", ""])
                 elif loaded.config.purpose == "translator":
                     seqloom.Translator(loaded).translate(["Good morning."])
+                else:
+                    seqloom.LanguageModel(loaded).generate("Good", seed=1)
     except (ModelError, UsageError) as error:
         if isinstance(error, ModelError) or not out.exists():
             require_sentence(error)
@@ -367,16 +447,17 @@ def try_mutated(folder: Path, tmp_path: Path, seed: int, *, is_used: bool) -> bo
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_mutated_folders_are_refused_or_opened(encoder: Path, opus: Path, tmp_path: Path) -> None:
-    opened = sum(
-        try_mutated(encoder if seed % 4 else opus, tmp_path, seed, is_used=seed % 4 == 1) for seed in range(200)
-    )
+def test_mutated_folders_are_refused_or_opened(encoder: Path, opus: Path, llama: Path, tmp_path: Path) -> None:
+    folders = (encoder, encoder, encoder, llama, llama, llama, llama, opus)
+    opened = sum(try_mutated(folders[seed % 8], tmp_path, seed, is_used=seed % 8 < 3) for seed in range(200))
     assert 20 <= opened <= 180
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_many_mutated_folders_are_refused_or_opened(encoder: Path, opus: Path, tmp_path: Path) -> None:
+def test_many_mutated_folders_are_refused_or_opened(encoder: Path, opus: Path, llama: Path, tmp_path: Path) -> None:
     seqloom.Translator.load(opus).translate(["Good morning."])  # compiles the loops
-    opened = sum(try_mutated((encoder, opus)[seed % 2], tmp_path, seed, is_used=True) for seed in range(1000, 3000))
+    seqloom.LanguageModel.load(llama).generate("Good")
+    folders = (encoder, llama, opus)
+    opened = sum(try_mutated(folders[seed % 3], tmp_path, seed, is_used=True) for seed in range(1000, 3000))
     assert 200 <= opened <= 1800

@@ -5,9 +5,13 @@ pretrained/         config.json, tokeniser files and others as they were, and ho
                     export needs to write the same folder again
 """
 
+import glob
+import os
 import re
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,9 @@ from seqloom.pretrained.weights import write_safetensors
 from seqloom.runs.config import BuildsModel, RunConfig
 from seqloom.runs.model_dir import PUBLISHED, Card, write_model
 from seqloom.training.weights import live_weights
+
+if sys.platform != "win32":
+    import fcntl
 
 TensorsDone = Callable[[int, int], None]
 """Gets the numbers written so far, and those of the whole model."""
@@ -59,7 +66,10 @@ def import_published(path: Path, out: Path, *, progress: TensorsDone = ignore_te
         },
     )
 
+    held = ExitStack()
+
     def write(weights: Path) -> None:
+        held.enter_context(_lock(weights.parent))
         count = _Count(total, progress)
         write_safetensors(weights, [(each.name, each.shape, each.dtype, count.around(each)) for each in tensors])
         kept = weights.with_name(PUBLISHED)
@@ -72,8 +82,32 @@ def import_published(path: Path, out: Path, *, progress: TensorsDone = ignore_te
         )
         record.write(kept, published.stored)
 
-    write_model(out, config, tokenizers=published.text.tokenizers, card=card, write=write)
+    _remove_leftovers(out)
+    with held:
+        write_model(out, config, tokenizers=published.text.tokenizers, card=card, write=write)
     return config
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Remove the partial folders of imports to this place that were killed: those that no process holds."""
+    if sys.platform != "win32":  # where nothing tells which are in use
+        for left in out.parent.glob(f"{glob.escape(out.name)}.partial-*"):
+            with suppress(OSError), _lock(left):
+                shutil.rmtree(left)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold a folder; an OSError if another process does. The system releases it if this process is killed."""
+    if sys.platform == "win32":
+        yield
+    else:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(handle)
 
 
 def opened_published(path: Path) -> Path:
