@@ -9,6 +9,7 @@
     min_new_tokens            shortest_constant
     forced_eos_token_id       peer_forced_end
     renormalize_logits        peer_renormalise
+    forced_bos_token_id       peer_counts_begin       lengths count it
     no_repeat_ngram_size      no_repeat
     repetition_penalty        repetition_penalty
     bad_words_ids             never                   those of one symbol
@@ -120,6 +121,8 @@ def search_settings(
             "peer_forced_end": options.value("forced_eos_token_id", default=default_end) is not None,
             "peer_renormalise": options.flag("renormalize_logits"),
         }
+        if begins > 1:  # a language that is forced there is a symbol that was written
+            found["peer_counts_begin"] = True
     if penalty != 1 and (is_sampled or beams == 1):
         notes.append(f"repetition_penalty={penalty:g} on scores before the softmax (it is applied to log P)")
     if notes:

@@ -13,6 +13,9 @@ from seqloom.core.config import Config
 from seqloom.core.stepping import Source
 from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, LengthNormalisation, SearchScore
 
+HUGGINGFACE_OPTIONS = ("peer_early_stopping", "peer_forced_end", "peer_renormalise", "peer_counts_begin")
+"""Settings of one mode."""
+
 PeerMode = Literal["opennmt-lua", "opennmt-py", "joeynmt", "sockeye", "fairseq", "marian", "huggingface", "ctranslate2"]
 Stop = Literal["exact", "k_finished", "first"]
 Method = Literal["beam", "sample"]
@@ -128,6 +131,9 @@ class SearchConfig(Config):
     peer_renormalise: bool = False
     """Mode huggingface: probabilities of a step sum to one again after symbols were forbidden."""
 
+    peer_counts_begin: bool = False
+    """Mode huggingface: lengths count one symbol more, as they do there if an output begins with its language."""
+
     rerank: Rerank = "none"
     """`agreement` returns the one of the `nbest` outputs that the others resemble most (minimum Bayes risk by chrF),
     then the next. Samples count as often as they were drawn, outputs of a beam by their probability."""
@@ -240,7 +246,7 @@ class SearchConfig(Config):
             return "search.nbest (such as 8), from which it chooses"
         if name == "peer_length_penalty" and self.mode == "seqloom":
             return "search.mode with the name of another system"
-        if name in ("peer_early_stopping", "peer_forced_end", "peer_renormalise") and self.mode != "huggingface":
+        if name in HUGGINGFACE_OPTIONS and self.mode != "huggingface":
             return "search.mode=huggingface"
         if name in ("stop", "length_normalisation", "alpha") and self.mode != "seqloom":
             return (

@@ -149,6 +149,7 @@ def rules_for(mode: PeerMode, settings: SearchConfig) -> PeerRules:
         early_stopping=settings.peer_early_stopping,
         free_end=settings.peer_forced_end,
         renormalises=settings.peer_renormalise,
+        counts_begin=settings.peer_counts_begin,
     )
 
 
