@@ -59,7 +59,7 @@ def log_probs(model: Gpt, previous: Tensor) -> Tensor:
         return model.log_probs(features)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "qwen3", "mistral"])
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
 def test_stepping_laws(name: str) -> None:
     model = model_of(**VARIANTS[name], layers=1)
     check_stepper_laws(
@@ -169,7 +169,7 @@ def test_windows_are_as_long_as_the_model_and_in_random_order() -> None:
     assert config.task.windows == "sequential"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_it_learns_to_repeat_what_it_has_read(name: str) -> None:
     """A random word, twice: the second time each symbol is sure."""
     settings = {"width": 32, "heads": 4, "layers": 2, "longest": 16, "dropout_rate": 0.0, **VARIANTS[name]}
@@ -182,10 +182,10 @@ def test_it_learns_to_repeat_what_it_has_read(name: str) -> None:
         text = torch.cat([word, word], 1)
         return torch.cat([torch.full((rows, 1), BEGIN), text[:, :-1]], 1), text
 
-    for _ in range(150):
-        previous, labels = batch(32)
+    for _ in range(120):
+        previous, labels = batch(24)
         features, _ = model(previous, None)
-        loss = model.output.cross_entropy(features[:, 6:].flatten(0, 1), labels[:, 6:].flatten()) / (32 * 6)
+        loss = model.output.cross_entropy(features[:, 6:].flatten(0, 1), labels[:, 6:].flatten()) / (24 * 6)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

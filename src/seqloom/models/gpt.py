@@ -48,7 +48,8 @@ from seqloom.nn.blocks import (
 )
 from seqloom.nn.dropout import Dropout, evaluating, reseed
 from seqloom.nn.embeddings import Embedding, Symbols
-from seqloom.nn.fast.beam_attention import BeamCache, Lineage
+from seqloom.nn.fast.beam_attention import BeamCache, Lineage, loops_compute
+from seqloom.nn.fast.causal_plan import CausalPlan
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import HeadNorm, SelfAttention, attend, check_groups, check_heads
 from seqloom.nn.outputs import Output
@@ -67,6 +68,8 @@ SIZES = (
 WINDOWS: dict[Pieces, int] = {"char": 128, "word": 64, "bpe": 128, "unigram": 128}
 """Positions of a model that is trained here: a window of text, all of it seen by its last position."""
 
+MAX_PLANNED_ROWS = 12
+"""Rows up to which a step is computed by packed products even where there are more threads for a library."""
 MAX_LIVE_SHARE = 0.5
 """Share of unfinished texts of a search up to which the others are dropped: copying the rest is then cheaper than
 continuing with all."""
@@ -478,6 +481,12 @@ class GptStepper:
     def __init__(self, model: Gpt) -> None:
         self.model = model
 
+    @cached_property
+    def plan(self) -> CausalPlan | None:
+        """Steps of a few rows without modules, where that is possible; packing the weights takes a while."""
+        model = self.model
+        return CausalPlan.of([*model.layers], model.norm, model.output, window=model.window)
+
     @property
     def longest(self) -> int:
         """Symbols that a row can read."""
@@ -497,12 +506,24 @@ class GptStepper:
         assert isinstance(state, GptState)
         model, position = self.model, state.position
         state = state.begin_step()
+        plan = self._plan_for(len(last))
+        if plan is not None:
+            x = model.embed(last, torch.full_like(last, position), longest=position + 1)  # [rows, width]
+            return Step(model.with_one_end(plan.log_probs(x, state.cache, state.lineage)), state)
         with evaluating(model):
             x = model.embed(last, torch.full_like(last, position), longest=position + 1)  # [rows, width]
             for number, layer in enumerate(model.layers):
                 x = layer.step(x, state, number)
             log_probs = model.log_probs(model.norm(x))
         return Step(log_probs, state)
+
+    def _plan_for(self, rows: int) -> CausalPlan | None:
+        """The plan, if it computes so many rows."""
+        is_small = rows <= MAX_PLANNED_ROWS or torch.get_num_threads() == 1
+        if not (is_small and loops_compute(rows)) or self.model.training:
+            return None
+        plan = self.plan
+        return None if plan is None or plan.has_listeners else plan
 
     def read(self, state: State, symbols: Int[Tensor, "rows count"]) -> GptState:
         """The state after further symbols of each row, in one pass: what a step for each would leave."""
