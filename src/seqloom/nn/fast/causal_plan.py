@@ -6,13 +6,11 @@ rows. The plan computes what the layers compute,
 
     x ← x + attention(norm(x))        x ← x + feed_forward(norm(x))        log softmax(W norm(x) + b)
 
-with any number of key heads, rotary positions and norms of queries and keys. With two threads or more, a large product
-of one row is shared by two.
+with any number of key heads, rotary positions and norms of queries and keys. Several threads share large products.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,15 +23,20 @@ from seqloom.core.jit import compiled
 from seqloom.nn.blocks import FeedForward, Residual, RMSNorm
 from seqloom.nn.fast.beam_attention import BeamCache, Lineage, Table, powers
 from seqloom.nn.fast.decoder_plan import FusedNorm, activate, activation_number, multiply_by
-from seqloom.nn.fast.packed import PANEL, PackedProducts, can_be_packed, multiply
+from seqloom.nn.fast.packed import PANEL, SINGLE_PANELS, PackedProducts, can_be_packed, product_part
 from seqloom.nn.fast.selection import log_softmax_rows
+from seqloom.nn.fast.threads import share
 from seqloom.nn.multihead import SelfAttention
 from seqloom.nn.outputs import Output
 
 MAX_PACKED_NUMBERS = 1 << 30
 """Weights of the largest model that is packed, which takes as much memory again."""
 MIN_SHARED_NUMBERS = 1 << 20
-"""Weights of a matrix from which on two threads share its product with one row."""
+"""Weights of a matrix from which on threads share its product: a few rows take as long as reading it takes."""
+PARTS = 4
+"""Parts of such a product."""
+GROUP = SINGLE_PANELS * PANEL
+"""Outputs of the widest tile, at whose borders a product is split."""
 
 Array = Any
 """numba infers types and shapes. Arrays are flat."""
@@ -72,7 +75,6 @@ class CausalPlan:
     symbols: int
     window: int
     scale: np.float32
-    helper: ThreadPoolExecutor
 
     @staticmethod
     def of(
@@ -106,7 +108,6 @@ class CausalPlan:
             symbols=len(packable[-1].weight),
             window=window or 0,
             scale=np.float32(scale * math.log2(math.e)),
-            helper=ThreadPoolExecutor(1, thread_name_prefix="product"),
         )
 
     @property
@@ -131,7 +132,7 @@ class CausalPlan:
         residual, normed, branch = Table(x), _table(rows, self.width), _table(rows, self.width)
         joined, mixed = _table(rows, (heads + 2 * key_heads) * size), _table(rows, heads * size)
         active, gate = _table(rows, self.inner), _table(rows, self.inner)
-        multiply = self._multiplier(rows)
+        multiply = self._multiply
         norms = [each for layer in self.layers for each in layer.norms]
         norms[0](residual, normed)
         for number, layer in enumerate(self.layers):
@@ -159,24 +160,22 @@ class CausalPlan:
         log_softmax_rows(scores.flat, rows, self.symbols)
         return scores.tensor[:, : self.symbols]
 
-    def _multiplier(self, rows: int) -> Callable[[int, Table, Table], None]:
+    def _multiply(self, number: int, x: Table, out: Table) -> None:
+        """W x + b of each row for one of the products; with one row, large ones are shared by the threads."""
         products = self.products
-        table, is_shared = products.table, rows == 1 and torch.get_num_threads() > 1
+        is_int8, _, _, _, inputs, outputs = products.table[number].tolist()
+        if is_int8 or torch.get_num_threads() == 1 or inputs * outputs < MIN_SHARED_NUMBERS:
+            products.multiply(number, x.flat, out.flat)
+            return
+        rows, groups = len(x.tensor), outputs // GROUP
+        borders = [groups * part // PARTS * GROUP // PANEL for part in range(PARTS)] + [outputs // PANEL]
 
-        def multiply_table(number: int, x: Table, out: Table) -> None:
-            is_int8, at, bias, _, inputs, outputs = table[number]
-            half = int(outputs) // (8 * PANEL) * 4 * PANEL
-            if not is_shared or is_int8 or inputs * outputs < MIN_SHARED_NUMBERS:
-                products.multiply(number, x.flat, out.flat)
-                return
-            # A panel is computed by one thread as by another, so the results do not depend on their number.
-            numbers, floats = x.flat, products.floats
-            other = self.helper.submit(multiply, numbers, 0, 1, inputs, floats, at, half, floats, bias, out.flat, 0)
-            rest = (outputs - half, floats, bias + half, out.flat, half)
-            multiply(numbers, 0, 1, inputs, floats, at + half * inputs, *rest)
-            other.result()
+        def compute(part: int) -> None:
+            arguments = (number, products.table, products.floats, out.flat)
+            product_part(x.flat, rows, borders[part], borders[part + 1], *arguments)
 
-        return multiply_table
+        # A panel is computed by one thread as by another, so the results do not depend on their number.
+        share(PARTS, compute)
 
 
 def _linears(layer: CausalModules) -> tuple[nn.Module, ...]:
