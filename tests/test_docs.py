@@ -35,6 +35,7 @@ import yaml
 
 from curl import curl
 from live_server import running_server
+from pretrained.folders import write_opus_folder
 from seqloom.core.config import describe_fields
 from seqloom.core.declaration import DataFacts
 from seqloom.models.cell_options import TEXT_SIZES
@@ -63,6 +64,8 @@ OTHERS = {
     "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],
 }
 """The same for kinds of models that do not translate."""
+PUBLISHED = [*SHORT, "task.dev_lines=2", "evaluation.resamples=40"]
+"""The same where a published folder decides the sizes."""
 FEW = ["--count", "3"]
 """The same for `seqloom selfcheck`."""
 MORE = ["training.steps=5"]
@@ -131,6 +134,7 @@ def _write_corpus(folder: Path) -> None:
             path.with_name(f"{path.name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
     for name in ("examples", "benchmarks"):
         (folder / name).symlink_to(HOUSE / name)
+    write_opus_folder(folder / "opus-mt-en-de")
 
 
 @dataclass(frozen=True)
@@ -348,6 +352,8 @@ def _small(words: list[str]) -> list[str]:
     for word in words:
         if word.endswith(".yaml"):
             kinds.append(yaml.safe_load(Path(word).read_text(encoding="utf-8")).get("model", {}).get("kind", ""))
+    if any(word.startswith("training.start_from=opus") for word in words):
+        return PUBLISHED
     return next((OTHERS[kind] for kind in kinds if kind in OTHERS), TINY)
 
 
@@ -361,6 +367,7 @@ LONG = frozenset(
     {
         "training.md",
         "translating.md",
+        "pretrained.md",
         "results.md",
         "language-models.md",
         "quickstart.md",
