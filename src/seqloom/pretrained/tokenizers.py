@@ -585,7 +585,9 @@ def _read_spm(files: _Files, path: Path, symbols: int) -> ForeignTokenizer:
         tokens = dict(enumerate(first[: offset + 2])) | dict(zip(ids, pieces, strict=True))
         special = {*range(offset + 3)}
     else:
-        extra = _extra(files, "extra_ids", 100) if files.model_type in ("t5", "mt5") else 0
+        # As many as there are rows for: mT5 has none.
+        most = max(0, symbols - len(pieces))
+        extra = min(most, _extra(files, "extra_ids", 100)) if files.model_type in ("t5", "mt5") else 0
         tokens = dict(enumerate(pieces))
         tokens |= {len(pieces) + at: f"<extra_id_{extra - 1 - at}>" for at in range(extra)}
         special = {*range(len(pieces), len(pieces) + extra)}
