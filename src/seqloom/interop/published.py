@@ -10,11 +10,12 @@ from pathlib import Path
 
 import torch
 
+from seqloom.core.errors import ModelError
 from seqloom.core.files import fsync
 from seqloom.interop.huggingface import write_json
-from seqloom.pretrained.folder import KEPT_FILES, read_settings_file
-from seqloom.pretrained.record import RECORD, ConversionRecord
-from seqloom.pretrained.weights import SAFETENSORS, WeightFiles, write_safetensors
+from seqloom.pretrained.folder import kept_files, read_settings_file
+from seqloom.pretrained.record import RECORD, UNUSED, ConversionRecord
+from seqloom.pretrained.weights import SAFETENSORS, WeightFiles, WrittenTensor, write_safetensors
 from seqloom.runs.model_dir import PUBLISHED, has_file
 
 
@@ -27,13 +28,21 @@ def write_published(folder: Path, model: Path) -> None:
     """Write the published form of a model directory, whose files were checked, into an existing folder."""
     kept = model / PUBLISHED
     tensors = list(ConversionRecord.read(kept).published(WeightFiles.open(model), kept))
-    for name in KEPT_FILES:
-        if (kept / name).is_file():
-            shutil.copyfile(kept / name, folder / name)
-            fsync(folder / name)
-    types = Counter(dtype for _, _, dtype, _ in tensors if dtype.is_floating_point)
-    _name_type(folder / "config.json", max(types, key=lambda dtype: types[dtype]))
-    write_safetensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
+    parts = [place.name for place in kept.iterdir() if place.is_dir() and place.name != UNUSED]
+    for name, file in kept_files(kept, parts).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, folder / name)
+        fsync(folder / name)
+    by_part: dict[str, list[WrittenTensor]] = {}
+    for name, shape, dtype, read in tensors:
+        part, _, own = name.rpartition("/")
+        by_part.setdefault(part, []).append((own, shape, dtype, read))
+    for part, some in by_part.items():
+        if not (folder / part / "config.json").is_file():
+            raise ModelError(f"{kept} has no {part}/config.json, which belongs to its tensors; import the model again")
+        types = Counter(dtype for _, _, dtype, _ in some if dtype.is_floating_point)
+        _name_type(folder / part / "config.json", max(types, key=lambda dtype: types[dtype]))
+        write_safetensors(folder / part / SAFETENSORS, some, metadata={"format": "pt"})
 
 
 def _name_type(path: Path, dtype: torch.dtype) -> None:

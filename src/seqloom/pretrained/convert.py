@@ -18,7 +18,7 @@ from seqloom.pretrained.encoder_only import SentenceModules
 from seqloom.pretrained.families import Conversion, Family
 from seqloom.pretrained.folder import PublishedFolder
 from seqloom.pretrained.generation import search_settings
-from seqloom.pretrained.mapping import Side, StoredTensors, TensorMap, imported, imported_shape
+from seqloom.pretrained.mapping import NamedTensors, Side, StoredTensors, TensorMap, imported, imported_shape
 from seqloom.pretrained.renumbering import Renumbering
 from seqloom.pretrained.t5 import FAMILIES as T5
 from seqloom.pretrained.tokenizers import ForeignText, read_tokenizers
@@ -70,7 +70,7 @@ class PublishedModel:
     text: ForeignText
     settings: Mapping[str, Any]
     """The settings of a run, as far as the folder decides them."""
-    stored: StoredTensors
+    stored: NamedTensors
     parts: tuple[str, ...] = ()
     """Folders of the parts of a sentence encoder."""
 
@@ -81,10 +81,10 @@ class PublishedModel:
         home = path if modules is None else modules.transformer
         folder = PublishedFolder.open(home)
         family = family_of(folder.config)
-        stored: StoredTensors = Renamed(WeightFiles.open(home), family.rename)
+        stored: NamedTensors = Renamed(WeightFiles.open(home), family.rename)
         conversion = family.read(folder.config, stored)
         if modules is not None:
-            conversion, stored = modules.extend(conversion, stored)
+            conversion, stored = modules.extend(conversion, stored, root=path)
         text = read_tokenizers(
             home,
             model_type=family.model_type,
@@ -165,6 +165,9 @@ class Renamed:
             if (other := found.setdefault(self.rename(name), name)) != name:
                 raise ModelError(f"the weights hold one tensor under two names, {other} and {name}")
         return found
+
+    def original(self, name: str) -> str:
+        return self._originals[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.stored.shape(self._originals[name])

@@ -35,7 +35,7 @@ from seqloom.pretrained.families import (
     whole_number,
 )
 from seqloom.pretrained.folder import MAX_CONFIG_BYTES, MODULES, read_settings_file
-from seqloom.pretrained.mapping import StoredTensors, TensorMap
+from seqloom.pretrained.mapping import NamedTensors, StoredTensors, TensorMap
 from seqloom.pretrained.renumbering import Roles
 from seqloom.pretrained.weights import WeightFiles
 
@@ -340,7 +340,7 @@ class SentenceModules:
         names = tuple(dict.fromkeys(place.name for _, place in parts if place != folder))
         return SentenceModules(places["Transformer"], sentence, dense, names)
 
-    def extend(self, conversion: Conversion, stored: StoredTensors) -> tuple[Conversion, StoredTensors]:
+    def extend(self, conversion: Conversion, stored: NamedTensors, *, root: Path) -> tuple[Conversion, NamedTensors]:
         """The conversion of the Transformer with the other parts, and the weights of all."""
         model, sentence = conversion.model, self.sentence
         if not isinstance(model, BertConfig):
@@ -361,15 +361,26 @@ class SentenceModules:
             model=model.model_copy(update={"sentence": sentence}),
             tensors=(*conversion.tensors, *maps),
         )
-        return extended, JoinedTensors(stored, parts)
+        home = "" if self.transformer == root else f"{self.transformer.name}/"
+        return extended, JoinedTensors(stored, parts, home, tuple(place.name for place in self.dense))
 
 
 @dataclass(frozen=True)
 class JoinedTensors:
     """The tensors of a Transformer, and those of the layers after its pooling as `dense.0.weight` and so on."""
 
-    stored: StoredTensors
+    stored: NamedTensors
     parts: tuple[StoredTensors, ...]
+    home: str
+    """What comes before the names of the Transformer: its folder and a slash, or nothing."""
+    folders: tuple[str, ...]
+    """The folders of the layers."""
+
+    def original(self, name: str) -> str:
+        stored, own = self._place(name)
+        if stored is self.stored:
+            return f"{self.home}{self.stored.original(own)}"
+        return f"{self.folders[self.parts.index(stored)]}/{own}"
 
     @property
     def names(self) -> tuple[str, ...]:

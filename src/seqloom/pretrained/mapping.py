@@ -29,6 +29,14 @@ class StoredTensors(Protocol):
         ...
 
 
+class NamedTensors(StoredTensors, Protocol):
+    """The same under names of today."""
+
+    def original(self, name: str) -> str:
+        """The name in the file; of a file in a folder below, after that folder and a slash."""
+        ...
+
+
 @dataclass(frozen=True)
 class TensorMap:
     """One of our tensors, made of one or several of theirs."""

@@ -17,7 +17,7 @@ from seqloom.core.errors import ModelError
 from seqloom.core.files import write_atomically
 from seqloom.core.symbols import RESERVED
 from seqloom.pretrained.families import MAX_SYMBOLS, Conversion
-from seqloom.pretrained.mapping import Side, StoredTensors, TensorMap, exported
+from seqloom.pretrained.mapping import NamedTensors, Side, StoredTensors, TensorMap, exported
 from seqloom.pretrained.renumbering import NONE, Renumbering
 from seqloom.pretrained.weights import SAFETENSORS, WeightFiles, WrittenTensor, write_safetensors
 
@@ -25,13 +25,15 @@ RECORD = "conversion.json"
 UNUSED = "unused"
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
+PublishedName = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,63}/)?[^/]{1,500}$")]
+"""As in the file; of a file in a folder below, after that folder and a slash."""
 
 
 class RecordedTensor(Config):
     """A `TensorMap`, and the lengths of their parts along our first axis."""
 
     ours: Name
-    theirs: tuple[Name, ...]
+    theirs: tuple[PublishedName, ...]
     rows: tuple[Annotated[int, Field(ge=0)], ...]
     is_transposed: bool = False
     vocabulary: Literal["source", "target"] | None = None
@@ -69,21 +71,20 @@ class ConversionRecord(Config):
     source: RecordedSymbols
     target: RecordedSymbols
     tensors: tuple[RecordedTensor, ...]
-    copies: dict[Name, Name]
+    copies: dict[PublishedName, PublishedName]
     """Tensors that the folder holds under a second name."""
 
     @staticmethod
     def of(
-        conversion: Conversion, stored: StoredTensors, numbers: Mapping[Side, Renumbering], *, model_type: str
+        conversion: Conversion, stored: NamedTensors, numbers: Mapping[Side, Renumbering], *, model_type: str
     ) -> "ConversionRecord":
         """The record of a conversion of these tensors."""
         recorded = tuple(_recorded(each, stored) for each in conversion.tensors)
-        used = {name for each in recorded for name in each.theirs}
+        used = sorted({name for each in conversion.tensors for name in each.theirs})
         copies: dict[str, str] = {}
-        for name in stored.names:
-            if name not in used:
-                same = next((other for other in sorted(used) if _are_equal(stored, name, other)), None)
-                copies |= {} if same is None else {name: same}
+        for name in set(stored.names).difference(used):
+            same = next((other for other in used if _are_equal(stored, name, other)), None)
+            copies |= {} if same is None else {stored.original(name): stored.original(same)}
         sides = {side: _symbols(numbers[side]) for side in ("source", "target")}
         return ConversionRecord(
             model_type=model_type, source=sides["source"], target=sides["target"], tensors=recorded, copies=copies
@@ -99,14 +100,19 @@ class ConversionRecord(Config):
             reason = " ".join(str(error).split())[:200]
             raise ModelError(f"{path} is not the record of an import: {reason}; import the model again") from error
 
-    def write(self, folder: Path, stored: StoredTensors) -> None:
+    def write(self, folder: Path, stored: NamedTensors) -> None:
         """Into an existing folder, with the tensors that we do not use."""
         write_atomically(folder / RECORD, self.model_dump_json(exclude_defaults=True) + "\n")
         used = {name for each in self.tensors for name in each.theirs}
-        unused = [name for name in stored.names if name not in used and name not in self.copies]
+        originals = {stored.original(name): name for name in stored.names}
+        unused = [
+            (original, *_as_stored(stored, name)[1:])
+            for original, name in originals.items()
+            if original not in used and original not in self.copies
+        ]
         if unused:
             (folder / UNUSED).mkdir()
-            write_safetensors(folder / UNUSED / SAFETENSORS, [_as_stored(stored, name) for name in unused])
+            write_safetensors(folder / UNUSED / SAFETENSORS, unused)
 
     def published(self, ours: StoredTensors, folder: Path) -> Iterator[WrittenTensor]:
         """Their tensors from `ours`, in the types of ours, and those that `write` kept in the folder."""
@@ -151,11 +157,11 @@ class ConversionRecord(Config):
         return name, part, ours.dtype(each.ours), make
 
 
-def _recorded(each: TensorMap, stored: StoredTensors) -> RecordedTensor:
+def _recorded(each: TensorMap, stored: NamedTensors) -> RecordedTensor:
     axis = 1 if each.is_transposed or each.is_flat else 0
     return RecordedTensor(
         ours=each.ours,
-        theirs=each.theirs,
+        theirs=tuple(map(stored.original, each.theirs)),
         rows=tuple(stored.shape(name)[axis] for name in each.theirs),
         is_transposed=each.is_transposed,
         vocabulary=each.rows,
