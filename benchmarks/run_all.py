@@ -39,6 +39,7 @@ BENCHMARKS = (
     Benchmark("word2vec.py", "Word vectors"),
     Benchmark("prepare.py", "Corpora beyond memory"),
     Benchmark("busy.py", "Other programs on the same machine"),
+    Benchmark("pretrained.py", "Published models"),
 )
 """A new script is one more line."""
 
