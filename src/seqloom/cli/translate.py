@@ -50,6 +50,7 @@ EXAMPLES = examples(
     "seqloom translate run/model report.docx --out report.fr.docx",
     "seqloom translate first/model --with second/model news.de",
     "seqloom translate run/model news.de --fuse lm/model --fuse-weight 0.1",
+    "seqloom translate lm/model news.en --shots pairs.tsv --from en --to de",
     "seqloom translate run/model news.de --engine ctranslate2 search.length_normalisation=mean",
 )
 
@@ -96,6 +97,25 @@ CONFLICTS = (
         "--engine ctranslate2",
     ),
     Conflict(("--with", "--fuse", "--prefix"), "--jobs"),
+    Conflict(("--shots",), CATALOGUE, "it is for text with one sentence per line"),
+    Conflict(("--shots",), DOCUMENT, "it is for text with one sentence per line"),
+    Conflict(("--shots",), "--engine ctranslate2"),
+    Conflict(
+        (
+            "--with",
+            "--fuse",
+            "--glossary",
+            "--prefix",
+            "--forbid",
+            "--stop",
+            "--align",
+            "--tags",
+            "--dictionary",
+            "--jobs",
+        ),
+        "--shots",
+        "it is for translators",
+    ),
     Conflict(("--scores",), "--json", "it includes the scores"),
     Conflict(("--scores",), "--nbest", "it includes the scores"),
 )
@@ -140,6 +160,15 @@ With = Annotated[
         metavar="MODEL",
         help="Add a model to an ensemble, whose log-probabilities are averaged at every step; repeatable. All models "
         "must share their vocabulary: train the others with data.tokenizers_from=MODEL.",
+    ),
+]
+Shots = Annotated[
+    Path | None,
+    typer.Option(
+        "--shots",
+        metavar="FILE",
+        help="Translate with a language model: tab-separated pairs of lines (or .tmx, .po …) that it reads before each "
+        "line, as [bold]English: … German: …[/bold] with the names of --from and --to.",
     ),
 ]
 Terms = Annotated[
@@ -266,6 +295,7 @@ def translate(
     companions: With = None,
     fuse: Fuse = None,
     fuse_weight: FuseWeight = None,
+    shots: Shots = None,
     glossary: Terms = None,
     prefix: Prefix = None,
     forbid: Forbid = None,
@@ -309,6 +339,7 @@ def translate(
         "--json": json,
         "--with": companions,
         "--fuse": fuse,
+        "--shots": shots,
         "--glossary": glossary,
         "--prefix": prefix,
         "--forbid": forbid,
@@ -336,7 +367,7 @@ def translate(
     if align == STANDARD_OUTPUT and out is None:
         raise UsageError("--align - writes to standard output, and so do the translations; name a file with --out")
     others = (*(companions or ()), *(memory or ()))
-    inputs = [each for each in (path, glossary, prefix, dictionary, model, fuse, *others) if each]
+    inputs = [each for each in (path, glossary, prefix, dictionary, model, fuse, shots, *others) if each]
     if path is not None and is_catalogue:
         _check_catalogue(path, out, in_place=in_place, target=target, json=json)
     require_new_file(out, inputs=inputs)
@@ -380,6 +411,7 @@ def translate(
             engine=engine,
             jobs=jobs,
             listener=listener,
+            shots=shots,
         )
         if path is not None and is_catalogue:
             translate_catalogue(

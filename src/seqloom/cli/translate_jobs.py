@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seqloom.cli.arguments import STANDARD_OUTPUT
 from seqloom.cli.console import clean, one_line
-from seqloom.cli.inputs import TextEncoding, open_input, open_or_stdout, open_translator, read_blocks
+from seqloom.cli.inputs import TextEncoding, open_input, open_or_stdout, open_translator, read_blocks, read_pairs
 from seqloom.core.errors import DataError, Problem, Problems, UsageError
 from seqloom.core.events import Listener, json_line, notice
 from seqloom.core.events import progress as report_progress
@@ -132,8 +132,17 @@ def open_engine(
     engine: str,
     jobs: int,
     listener: Listener,
+    shots: Path | None = None,
 ) -> "Iterator[Translates]":
-    """Our own search in one process or in several, or CTranslate2."""
+    """Our own search in one process or in several, a language model with examples, or CTranslate2."""
+    if shots is not None:
+        from seqloom.apps.few_shot import open_few_shot
+
+        few_shot = open_few_shot(model, read_pairs([shots], listener=listener), overrides)
+        yield few_shot
+        if message := few_shot.dropped.message(str(model), len(few_shot.pairs)):
+            notice(listener, message)
+        return
     if engine == "ctranslate2":
         from seqloom.apps.engine import open_engine as open_ctranslate2
 

@@ -440,7 +440,10 @@ def require_device(name: str) -> torch.device:
 def require_translator(folder: Path, config: RunConfig) -> None:
     """Refuse a model that does not translate, with what can be done with it."""
     if config.purpose != "translator":
-        raise UsageError(f"{folder} does not translate: {in_words(config)}")
+        by_examples = ""
+        if config.purpose == "language model":
+            by_examples = "; to translate from examples: seqloom translate MODEL --shots pairs.tsv"
+        raise UsageError(f"{folder} does not translate: {in_words(config)}{by_examples}")
 
 
 def require_trained(folder: Path, config: RunConfig, *, what: str) -> None:
