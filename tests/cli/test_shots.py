@@ -19,7 +19,15 @@ from seqloom.data.phrasebook import sample_pairs
 PAIRS = [("Good morning.", "Guten Morgen."), ("The old man reads a book.", "Der alte Mann liest ein Buch.")]
 COMMON = ("text.size=200", "training.steps=4", "training.validate_every=2", "training.save_every=2")
 RECURRENT = ("model.kind=rnn_lm", "model.width=16", "task.rows=4", "task.length=8", "training.average=0", *COMMON)
-GPT = ("model.kind=gpt", "model.width=16", "model.heads=2", "model.layers=1", "model.longest=150", "task.length=32", *COMMON)
+GPT = (
+    "model.kind=gpt",
+    "model.width=16",
+    "model.heads=2",
+    "model.layers=1",
+    "model.longest=150",
+    "task.length=32",
+    *COMMON,
+)
 SHORT = ("search.beam=2", "search.length_constant=9")
 
 
@@ -79,7 +87,10 @@ def test_examples_that_do_not_fit_are_counted(folder: Path) -> None:
     assert called.code == 0, called.err
     assert "reads too few tokens for all 8 examples" in called.err.replace("\n", " ")
     assert "3 lines were translated without the longest ones" in called.err.replace("\n", " ")
-    alone = [call(*words[:1], folder / "gpt", "--shots", many, *SHORT, stdin=f"{line}\n".encode()).out for line in ("A dog.",)]
+    alone = [
+        call(*words[:1], folder / "gpt", "--shots", many, *SHORT, stdin=f"{line}\n".encode()).out
+        for line in ("A dog.",)
+    ]
     assert called.out.splitlines()[0] == alone[0].rstrip("\n")
 
 

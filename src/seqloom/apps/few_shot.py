@@ -44,7 +44,8 @@ Pair = tuple[str, str]
 MAX_ROWS = 64
 """Lines that are translated together at most; they have prompts of the same length."""
 
-LINE_END = "\n"
+LINE_END, LINE_END_BYTE = "\n", "<0x0A>"
+"""How line ends are written in texts, and in vocabularies that fall back to bytes."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class FewShotTranslator:
         self.longest = model.config.data.longest if self._positions is None else max(2, self._positions // 3)
         """Tokens of a line up to which it is not split."""
         tokenizer = self.tokenizers.target
-        self._has_line_ends = LINE_END in tokenizer.decode(tokenizer.encode(f"a{LINE_END}b"))
+        self._has_line_ends = any(map(_ends_line, tokenizer.pieces(f"a{LINE_END}b")))
         if not self._has_line_ends and not model.reads_across_lines:
             raise UsageError(
                 f"{model.loaded.folder} reads each line by itself, so it cannot follow examples; use a model that "
@@ -151,9 +152,9 @@ class FewShotTranslator:
         tokenizer = self.tokenizers.target
         if not self._has_line_ends:
             return [], frozenset()
-        texts = {id: tokenizer.decode([id]) for id in range(UNKNOWN + 1, tokenizer.size)}
-        ends = {id for id, text in texts.items() if LINE_END in text}
-        return sorted(id for id in ends if is_blank(texts[id])), frozenset(id for id in ends if not is_blank(texts[id]))
+        ends = [id for id in range(UNKNOWN + 1, tokenizer.size) if _ends_line(tokenizer.piece(id))]
+        alone = [id for id in ends if is_blank(tokenizer.piece(id)) or tokenizer.piece(id) == LINE_END_BYTE]
+        return alone, frozenset(ends) - frozenset(alone)
 
     def _prompt(self, at: int, part: Part, settings: SearchConfig) -> Prompt:
         """The examples, as many as there is room for, and the line."""
@@ -206,7 +207,7 @@ class FewShotTranslator:
         text = whole[len(known) :] if whole.startswith(known) else tokenizer.decode(hypothesis.symbols)
         log_prob = mean_log_prob([hypothesis])
         return Translation(
-            text=text.partition(LINE_END)[0].strip(),
+            text=text.strip(),
             score=hypothesis.score,
             hypotheses=(hypothesis,),
             confidence=None if log_prob is None else math.exp(log_prob),
@@ -264,6 +265,10 @@ class ExamplesStepper:
             log_probs[has_closed] = -torch.inf
             log_probs[has_closed, self.end] = 0.0
         return Step(log_probs, step.state)
+
+
+def _ends_line(piece: str) -> bool:
+    return LINE_END in piece or piece == LINE_END_BYTE
 
 
 def _batches(prompts: Sequence[Prompt], settings: SearchConfig) -> Iterator[list[Prompt]]:
