@@ -10,9 +10,10 @@ from torch import Tensor
 from laws.stepping import check_stepper_laws
 from models.test_transformer import SHARED, train
 from seqloom.core.declaration import DataFacts
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED
+from seqloom.interop.frames import require_plain_frame
 from seqloom.models.frames import FrameConfig
 from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import Transformer
@@ -177,6 +178,12 @@ def test_sizes_follow_the_data(pairs: int) -> None:
     gated, plain = (T5Config(gated=gated).sizes_for_pairs(facts).settings for gated in (True, False))
     assert gated["heads"] * gated["head_size"] == gated["width"] == plain["width"]
     assert 3 * gated["feed_forward"] == pytest.approx(2 * plain["feed_forward"], rel=0.3)
+
+
+@pytest.mark.parametrize("program", ["CTranslate2", "ONNX"])
+def test_exports_that_have_no_such_layers_refuse_it(program: str) -> None:
+    with pytest.raises(ModelError, match=rf"a T5 cannot be exported to {program}"):
+        require_plain_frame(config().build(SHARED, seed=1), program)
 
 
 def distinct(sentences: int, generator: torch.Generator) -> Iterator[tuple[Source, Tensor, Tensor]]:

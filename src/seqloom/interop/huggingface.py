@@ -48,9 +48,10 @@ def require_exportable(loaded: LoadedModel) -> TransformerConfig:
     """The settings of the model, if Marian or Pegasus computes the same."""
     settings = loaded.config.model
     if not isinstance(settings, TransformerConfig):
+        other = "use --to onnx, or " if settings.kind == "seq2seq" else ""
         raise ModelError(
-            f"--to huggingface exports Transformers, and this is a model of kind {settings.kind}; use --to onnx, or "
-            "train one with model.kind=transformer"
+            f"--to huggingface exports Transformers and imported models, and this is a model of kind {settings.kind}; "
+            f"{other}train one with model.kind=transformer"
         )
     if settings.positions != "sinusoidal":
         raise _without_counterpart(f"model.positions={settings.positions}", "model.positions=sinusoidal")
