@@ -23,8 +23,8 @@ from seqloom.runs import importing
 from seqloom.runs.importing import import_published
 from seqloom.runs.loading import find_model
 
-MAX_SECONDS = 20
-"""For one folder, on a busy machine."""
+MAX_SECONDS, MAX_WAIT = 20, 120
+"""Of the processor and of the clock, for one folder: a machine may be busy."""
 
 
 @pytest.fixture(scope="session")
@@ -310,15 +310,18 @@ def time_limit() -> Iterator[None]:
     """Raises in what takes too long."""
 
     def stop(_number: int, _frame: object) -> None:
-        raise AssertionError(f"more than {MAX_SECONDS} seconds")
+        raise AssertionError(f"more than {MAX_SECONDS} seconds of work, or {MAX_WAIT} in all")
 
-    old = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(MAX_SECONDS)
+    old = [signal.signal(number, stop) for number in (signal.SIGALRM, signal.SIGPROF)]
+    signal.setitimer(signal.ITIMER_REAL, MAX_WAIT)
+    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for number, handler in zip((signal.SIGALRM, signal.SIGPROF), old, strict=True):
+            signal.signal(number, handler)
 
 
 # --- mutated folders -------------------------------------------------------------------------------------------------
