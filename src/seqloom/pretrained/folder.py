@@ -36,6 +36,8 @@ KEPT_FILES = (
     "sentencepiece.bpe.model",
     MODULES,
     "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_xlm-roberta_config.json",
     "config_sentence_transformers.json",
 )
 """Files besides the weights that an export writes again."""
