@@ -148,6 +148,10 @@ def other_rows(folder: Path) -> None:
     edit_json(folder / "config.json", vocab_size=1000)
 
 
+def one_row_more(folder: Path) -> None:
+    edit_json(folder / "config.json", vocab_size=17)
+
+
 def no_vocabulary(folder: Path) -> None:
     (folder / "vocab.txt").unlink()
 
@@ -226,7 +230,8 @@ CASES: dict[Callable[[Path], None], str] = {
     wrong_type: "num_attention_heads='2', which is not a number",
     unknown_activation: "hidden_act='mish', which is not supported; known: gelu",
     larger_vocabulary: "the vocabulary does not fit the weights",
-    other_rows: "embeddings.word_embeddings.weight",
+    other_rows: "the vocabulary does not fit the weights",
+    one_row_more: "embeddings.word_embeddings.weight .*shape .16, 16. in the file",
     no_vocabulary: "vocab.txt",
     no_weights: "weights|model.safetensors",
     missing_tensor: "lack encoder.layer.0.output.dense.bias",

@@ -9,7 +9,7 @@ Weights decide what a model has: a pooler, an output for hidden tokens, a table 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -37,7 +37,7 @@ from seqloom.pretrained.families import (
 from seqloom.pretrained.folder import MAX_CONFIG_BYTES, MODULES, read_settings_file
 from seqloom.pretrained.mapping import NamedTensors, StoredTensors, TensorMap
 from seqloom.pretrained.renumbering import Roles
-from seqloom.pretrained.weights import WeightFiles, WrittenTensor
+from seqloom.pretrained.weights import WeightFiles
 
 ACTIVATIONS: Mapping[str, Activation] = {
     "gelu": "gelu",
@@ -363,23 +363,6 @@ class SentenceModules:
         )
         home = "" if self.transformer == root else f"{self.transformer.name}/"
         return extended, JoinedTensors(stored, parts, home, tuple(place.name for place in self.dense))
-
-    def divide(self, tensors: Iterable[WrittenTensor]) -> tuple[list[WrittenTensor], dict[Path, list[WrittenTensor]]]:
-        """What `extend` has joined, for an export: the tensors of the Transformer, and those of each further layer."""
-        own: list[WrittenTensor] = []
-        dense: dict[Path, list[WrittenTensor]] = {place: [] for place in self.dense}
-        names = {
-            _dense_name(number, part): (place, f"linear.{part}")
-            for number, place in enumerate(self.dense)
-            for part in ("weight", "bias")
-        }
-        for name, shape, dtype, make in tensors:
-            if name in names:
-                place, there = names[name]
-                dense[place].append((there, shape, dtype, make))
-            else:
-                own.append((name, shape, dtype, make))
-        return own, dense
 
 
 @dataclass(frozen=True)
