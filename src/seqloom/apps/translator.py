@@ -323,6 +323,8 @@ class Translator:
         settings = self.loaded.search_settings(request.search)
         glossary = None if request.glossary is None else request.glossary.read_by(self.tokenizers.source)
         constraints = request.line_constraints(len(lines))
+        if glossary is not None or any(each is not None for each in constraints):
+            settings = self.with_own_rules(settings)
         bare = [take_out(line) for line in lines] if request.tags else []
         plain = [each.plain for each in bare] if request.tags else lines
         render = _Render(self.tokenizers, settings, request, self.calibration)
@@ -434,7 +436,7 @@ class Translator:
     ) -> Watched:
         """Translate a line by beam search and record every candidate. It must not exceed the model's limit."""
         settings = search_with(self.loaded.config.search, search, changes, method=self.watch)
-        settings = self.loaded.search_settings(settings)
+        settings = self.with_own_rules(self.loaded.search_settings(settings))
         given = Request(constraints=constraints).line_constraints(1)
         parts = self._parts([as_text(line, "line")], settings)
         if len(parts) != 1:
@@ -460,6 +462,11 @@ class Translator:
         return Watched(
             tuple(render.line(parts, [found], align=False)), recorder.traces(1)[0], self.tokenizers.target.piece
         )
+
+    def with_own_rules(self, settings: SearchConfig) -> SearchConfig:
+        """A published model is searched by the rules of its library, which have no constraints and record nothing."""
+        is_published = "imported" in self.card.trained_on
+        return settings.with_own_rules() if is_published and settings.mode == "huggingface" else settings
 
     def _parts(self, lines: Sequence[str], settings: SearchConfig, *, first: int = 0) -> list[Part]:
         return make_parts(lines, self.tokenizers.source, limit=self.longest, split=settings.split, first=first)

@@ -62,7 +62,7 @@ MOST_PIXELS = 60_000
 
 def beam_of(translator: Translator, line: str, *, pruned: int = 2) -> BeamTree:
     """Translate a sentence by beam search and lay out its candidates, with the `pruned` best of each node."""
-    search = translator.config.search
+    search = translator.with_own_rules(translator.config.search)
     if is_blank(line):
         raise DataError("the sentence is blank")
     if wrong := search.unwatched():

@@ -279,6 +279,15 @@ class SearchConfig(Config):
         """The minimum |Y| of a sentence, which counts end, as does its length."""
         return int(self.shortest_factor * source_length) + self.shortest_constant
 
+    def with_own_rules(self) -> "SearchConfig":
+        """The same by our own rules, which support constraints and traces, in place of those of mode huggingface.
+
+        Finished hypotheses are compared by log P / |Y|^penalty in both.
+        """
+        penalty = 1.0 if self.peer_length_penalty is None else self.peer_length_penalty
+        alpha = min(10.0, max(0.0, penalty))
+        return self.model_copy(update={"mode": "seqloom", "length_normalisation": "power", "alpha": alpha})
+
     def with_output_limit(self, limit: "OutputLimit") -> "SearchConfig":
         """The same settings with the maximum output length filled in where it was left open."""
         factor, constant, overrun = self._maximum_length(limit)
