@@ -33,6 +33,9 @@ from seqloom.search.driver import Cancellation, Continuation, run
 from seqloom.search.hypothesis import BackPointer, Hypothesis, Ledger
 from seqloom.search.peers.rules import PeerRules, PeerScore
 
+MAX_FORBIDDEN = 0.5
+"""Probability of forbidden symbols up to which it is taken from the others' sum: beyond, that would be inexact."""
+
 Array = np.ndarray
 
 
@@ -432,8 +435,13 @@ class _PeerDecoding:
             is_last = torch.from_numpy(np.repeat(has_to_end, self.sizes)).to(log_probs.device)
             log_probs = torch.where(is_last[:, None], ends, log_probs)
         if rules.renormalises:
-            is_possible = log_probs.isneginf().logical_not().any(1, keepdim=True)  # else 0 / 0
-            log_probs = torch.where(is_possible, log_probs.log_softmax(1), log_probs)
+            is_plain = self.history is None and not (has_to_end.any() or is_early.any()) and step.symbols is None
+            forbidden = step.log_probs[:, sorted(rules.never)].exp().sum(1, keepdim=True) if is_plain else None
+            if forbidden is not None and bool((forbidden < MAX_FORBIDDEN).all()):
+                log_probs -= torch.log1p(-forbidden)  # [rows, 1]: the others have the rest
+            else:
+                is_possible = log_probs.isneginf().logical_not().any(1, keepdim=True)  # else 0 / 0
+                log_probs = torch.where(is_possible, log_probs.log_softmax(1), log_probs)
         return replace(step, log_probs=log_probs)
 
 
