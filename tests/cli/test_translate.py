@@ -258,7 +258,7 @@ def test_a_line_longer_than_the_model_reads_stays_one_line_and_is_named(tiny: Ti
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     called = call("translate", tmp_path, "--json")
     assert called.code == 4
-    assert json.loads(called.err)["message"] == f"{tmp_path} is not a model directory: model.json is missing"
+    assert json.loads(called.err)["message"].startswith(f"{tmp_path} is not a model directory: model.json is missing")
 
 
 def test_a_damaged_model_is_refused(tiny: Tiny, tmp_path: Path) -> None:

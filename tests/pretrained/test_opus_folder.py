@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,8 +137,26 @@ def test_a_server_gives_the_translations_of_the_command(opus: Path, text: Path, 
     lines = (text / "few.en").read_text(encoding="utf-8").splitlines()
     expected = call("translate", opus, text / "few.en").lines
     with running_server([f"en-de={opus}"], tmp_path) as server:
-        answer = server.call("/translate", {"q": lines, "source": "en", "target": "de"})
-    assert (answer.status, answer.json["translatedText"]) == (200, expected)
+        # Both languages are known by their script alone, which says nothing about these.
+        for source in ("en", "auto"):
+            answer = server.call("/translate", {"q": lines, "source": source, "target": "de"})
+            assert (answer.status, answer.json["translatedText"]) == (200, expected)
+
+
+def test_places_that_are_not_the_folder_are_refused_with_the_right_one(
+    opus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "models--owner--name" / "snapshots" / "0a1b"
+    shutil.copytree(opus, snapshot)
+    assert f"give one of them: {snapshot}\n" in call("info", snapshot.parents[1]).err
+    weights = next(path for path in snapshot.iterdir() if path.suffix in (".bin", ".safetensors"))
+    assert f"give its folder: {snapshot}\n" in call("info", weights).err
+    monkeypatch.chdir(tmp_path)
+    assert "models are not downloaded" in call("info", "owner/name").err
+    (snapshot / "source.spm").unlink()
+    assert "has no tokenizer" in call("info", snapshot).err
+    with pytest.raises(seqloom.SeqloomError, match=re.escape(f"{opus} is not an encoder")):
+        seqloom.Encoder.load(opus)
 
 
 def test_pack_is_used_as_the_folder_is(opus: Path, text: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 
+from seqloom.core.archive import by_origin
 from seqloom.core.arguments import as_lines, as_text, as_whole_number, require_callable, require_choice
 from seqloom.core.errors import ModelError, UsageError, warn
 from seqloom.models.protocols import SentenceModel
@@ -49,7 +50,7 @@ class Encoder:
         require_loaded(loaded, [], caller="Encoder")
         require_choice(precision, "precision", get_args(Precision))
         if loaded.config.purpose != "encoder":
-            raise UsageError(f"{loaded.folder} is not an encoder: {in_words(loaded.config)}")
+            raise UsageError(by_origin(f"{loaded.folder} is not an encoder: {in_words(loaded.config)}"))
         self.loaded = loaded
         self.config, self.card, self.tokenizer = loaded.config, loaded.card, loaded.tokenizers.target
         model = with_int8(loaded.model) if precision == "int8" else loaded.model.eval()

@@ -165,9 +165,9 @@ def _frame(frame: dict[str, Any]) -> list[tuple[str, str]]:
     if not codes:
         return []
     pair = f"{frame['source'] or '?'} → {frame['target'] or '?'}" if frame["source"] or frame["target"] else "none"
-    return [
-        ("Choices", row) for row in textwrap.wrap(f"{len(codes)}, chosen: {pair}; {', '.join(codes)}", SETTINGS_WIDTH)
-    ]
+    what = "languages" if frame.get("languages") else "pairs of languages"
+    choices = f"{what} {len(codes)}, chosen: {pair}; {', '.join(codes)}"
+    return [("Choices", row) for row in textwrap.wrap(choices, SETTINGS_WIDTH)]
 
 
 def _settings(values: dict[str, Any]) -> list[str]:

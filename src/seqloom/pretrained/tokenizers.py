@@ -155,8 +155,8 @@ def _read(folder: Path, model_type: str, symbols: int) -> tuple[ForeignTokenizer
         found = _read_spm(files, spm, symbols)
     else:
         raise ModelError(
-            f"{folder} has no tokenizer: none of source.spm, tokenizer.json, vocab.json, vocab.txt, "
-            f"{', '.join(_SPM_NAMES)} is there"
+            f"{folder} has no tokenizer: none of source.spm, tokenizer.json, vocab.json with merges.txt, vocab.txt, "
+            f"{', '.join(_SPM_NAMES)} is there; download the missing files"
         )
     return found, found
 

@@ -203,11 +203,16 @@ def find_model(folder: Path) -> Path:
     if (folder / "model" / "model.json").is_file():
         return folder / "model"
     if not folder.exists():
-        raise UsageError(f"{folder}: model directory not found")
+        # owner/name is how the hub names a model.
+        is_hub_name = len(folder.parts) == 2 and not folder.is_absolute() and not folder.parent.exists()
+        remedy = "; models are not downloaded, give the folder of one that is on disk" if is_hub_name else ""
+        raise UsageError(f"{folder}: model directory not found{remedy}")
     if is_published(folder):
         return opened_published(folder)
     if is_archive(folder):
         return find_model(unpacked(folder, check=check_archived))
+    if folder.is_file() and is_published(folder.parent):
+        raise ModelError(f"{folder} is a file of a published model; give its folder: {folder.parent}")
     if folder.is_file():
         raise ModelError(
             f"{folder} is a file, and a model is a folder or a .zip archive of one. Pickled checkpoints (.pt, .bin, "
@@ -217,7 +222,12 @@ def find_model(folder: Path) -> Path:
         return _from_checkpoint(folder)
     if (holder := holder_of(folder)) is not None:
         raise ModelError(f"{folder} is in use by {holder}, which prepares a run there; it has no model yet")
-    raise ModelError(f"{folder} is not a model directory: model.json is missing")
+    snapshots = sorted(each for each in folder.glob("snapshots/*") if is_published(each))
+    if snapshots:  # the cache of the hub
+        raise ModelError(f"{folder} keeps published models in folders below; give one of them: {snapshots[-1]}")
+    raise ModelError(
+        f"{folder} is not a model directory: model.json is missing, and so is the config.json of a published model"
+    )
 
 
 def _from_checkpoint(run: Path) -> Path:
@@ -443,7 +453,7 @@ def require_translator(folder: Path, config: RunConfig) -> None:
         by_examples = ""
         if config.purpose == "language model":
             by_examples = "; to translate from examples: seqloom translate MODEL --shots pairs.tsv"
-        raise UsageError(f"{folder} does not translate: {in_words(config)}{by_examples}")
+        raise UsageError(by_origin(f"{folder} does not translate: {in_words(config)}{by_examples}"))
 
 
 def require_trained(folder: Path, config: RunConfig, *, what: str) -> None:

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 from jaxtyping import Float64
 
+from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.reading import ReadsText, TextIds, TextReader
 from seqloom.core.symbols import UNKNOWN
@@ -30,7 +31,7 @@ def require_reader(loaded: Loaded) -> TextReader:
     if isinstance(loaded.model, ReadsText):
         return loaded.model.reader()
     if loaded.config.purpose != "language model":
-        raise UsageError(f"{loaded.folder} is not a language model: {in_words(loaded.config)}")
+        raise UsageError(by_origin(f"{loaded.folder} is not a language model: {in_words(loaded.config)}"))
     return RecurrentReader(cast("RecurrentLanguageModel", loaded.model), loaded.device)
 
 

@@ -654,4 +654,7 @@ def limit_advice(cut: int, total: int) -> str:
     """What helps if so many of all translations ended at the maximum output length."""
     if total >= MIN_JUDGED and cut > total / 2:
         return "the model has probably not learned to end its outputs: train it for more steps"
-    return "increase search.length_overrun if they are incomplete, train for more steps if they repeat themselves"
+    return (
+        "increase search.length_overrun (search.length_constant unless search.mode=seqloom) if they are incomplete, "
+        "train for more steps if they repeat themselves"
+    )

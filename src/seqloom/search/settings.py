@@ -208,7 +208,7 @@ class SearchConfig(Config):
             )
         if self.mode != "seqloom" and (self.method != "beam" or self.groups > 1):
             raise ValueError(
-                f"mode {self.mode} is a beam search; leave method and groups as they are, or set mode=seqloom"
+                f"mode {self.mode} is a beam search; leave method and groups as they are, or add search.mode=seqloom"
             )
         foreign = [name for name in ("coverage", "end_normalisation", "reward") if getattr(self, name)]
         if self.mode != "seqloom" and foreign:

@@ -40,7 +40,7 @@ from seqloom.serve.refusal import Refusal
 from seqloom.serve.service import Service
 from seqloom.serve.settings import ServeConfig
 from seqloom.serve.worker import WorkerModel, WorkerSpec
-from seqloom.text.detection import Detector, Guess, LanguageTable, join_tables
+from seqloom.text.detection import Detector, Guess, LanguageTable, join_tables, script_table
 from seqloom.text.translation_memory import MemoryUnit, TranslationMemory, read_units
 
 DEFAULT_RATE = 1_200
@@ -257,6 +257,9 @@ def read_detector(models: ServedModels) -> Callable[[str], list[Guess]]:
         for language, table in load_detection_tables(find_model(model.path)).items():
             if (code := code_of(language)) in models.languages:
                 tables.setdefault(code, []).append(table)
+        for chosen in (model.source, model.target):  # of a model that knows several
+            if chosen is not None and chosen not in tables:
+                tables[chosen] = [script_table(chosen)]
     if not tables:
         return lambda _text: []
     return Detector({code: join_tables(some) for code, some in sorted(tables.items())}).detect

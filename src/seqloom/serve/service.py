@@ -146,8 +146,10 @@ class Service:
     def _guess_source(self, text: str, target: str) -> Guess | None:
         guesses = [guess for guess in self.detect(text) if guess.confidence > 0]
         goal = code_of(target)
-        possible = (each for each in guesses if each.language == goal or self.models.steps(each.language, goal))
-        return next(possible, guesses[0]) if guesses else None
+        possible = [each for each in guesses if each.language == goal or self.models.steps(each.language, goal)]
+        # Languages that are known by their script alone are equally probable: then the text is to be translated.
+        possible.sort(key=lambda guess: (-guess.confidence, guess.language == goal))
+        return next(iter(possible), guesses[0]) if guesses else None
 
     def find_steps(self, source: str | None, target: str, model: str | None = None) -> Steps:
         """The models for a pair of languages, or the one that is named."""
