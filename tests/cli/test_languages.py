@@ -4,14 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from cli.calling import call
 from cli.conftest import Tiny
 from seqloom.apps.translator import Translator
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.symbols import BEGIN
 from seqloom.models.frames import FrameConfig
-from seqloom.runs.loading import load
+from seqloom.runs.config import BuildsModel
+from seqloom.runs.loading import build_model, load
 from seqloom.runs.model_dir import save_model
 from seqloom.serve.models import read_models
 from seqloom.training.weights import weights_of
@@ -49,6 +51,29 @@ def test_languages_are_chosen_by_every_command(several: Path, tiny: Tiny) -> Non
     assert scores.code == 0
     assert call("score", several, text, reference, "--from", "fr", "--to", "de").out != scores.out
     assert call("evaluate", several, "--source", text, "--reference", reference, *chosen).code == 0
+    assert call("selfcheck", several, *chosen, "--count", 2).code == 0
+    assert "choose one with --to" in call("selfcheck", several).err
+
+
+def test_pairs_beyond_the_table_of_positions_are_named(several: Path) -> None:
+    """The symbols of languages take positions, too."""
+    loaded = load(several, source="en", target="de")
+    changes = {"positions": "learned", "is_bounded": True, "longest": 12}
+    settings = loaded.config.model.model_copy(update=changes)
+    assert isinstance(settings, BuildsModel)
+    model = build_model(settings, loaded.tokenizers, seed=1)
+    config = loaded.config.model_copy(update={"model": settings})
+    translator = Translator(replace(loaded, config=config, model=model))
+    encode = translator.tokenizers.source.encode
+    line = next(text for text in ("a " * n for n in range(1, 12)) if len(encode(text)) >= 10)
+    assert len(encode(line)) == 10
+    assert translator.score([line, "a"], ["a", line])[0] is not None
+    with pytest.raises(DataError, match="line 2 has 12 tokens on a side; at most 11 can be scored"):
+        translator.score(["a", f"{line} a"], ["a", "a"])
+    with torch.no_grad():
+        next(model.parameters()).fill_(torch.nan)
+    with pytest.raises(ModelError, match=r"NaN.* for log P of line 1"):
+        translator.score(["a"], ["a"])
 
 
 def test_from_python(several: Path) -> None:

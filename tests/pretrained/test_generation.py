@@ -76,6 +76,17 @@ def test_what_has_no_counterpart_is_reported_with_its_value() -> None:
     ]
 
 
+def test_symbols_that_contradict_the_model_are_reported() -> None:
+    config = {**TRANSLATOR, "eos_token_id": 0, "decoder_start_token_id": 9}
+    given = {"eos_token_id": [0, 5], "decoder_start_token_id": 9, "forced_eos_token_id": 0, "forced_bos_token_id": 7}
+    with pytest.warns(
+        SeqloomWarning, match=r"eos_token_id=\[0, 5\] \(the model uses 0.*forced_bos_token_id=7"
+    ) as caught:
+        search_settings(given, config, renumber=lambda symbol: symbol)
+    assert "start" not in str(caught[0].message)
+    assert "forced_eos" not in str(caught[0].message)
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [

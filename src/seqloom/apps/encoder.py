@@ -117,9 +117,8 @@ class Encoder:
             done += len(places)
             progress(done, len(texts))
         if not np.isfinite(vectors).all():
-            raise ModelError(
-                f"{self.loaded.folder} gives vectors with NaN or infinite numbers; its weights are damaged"
-            )
+            folder = by_origin(str(self.loaded.folder))
+            raise ModelError(f"{folder} gives vectors with NaN or infinite numbers; its weights are damaged")
         return vectors
 
 

@@ -24,12 +24,13 @@ from seqloom.core.arguments import (
     as_whole_number,
     require_callable,
 )
-from seqloom.core.errors import DataError, Problem, UsageError, warn
+from seqloom.core.errors import DataError, ModelError, Problem, UsageError, warn
 from seqloom.core.stepping import Stepper
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data.batches import PairBatch
 from seqloom.metrics.calibration import Calibration
 from seqloom.models.protocols import TakesShortlist, TranslationModel
+from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.nn.packing import pack, packing_of
@@ -386,7 +387,7 @@ class Translator:
 
         Models that decide together score together. Pairs are numbered from `first` in messages. One with more than
         `MAX_SCORED_TOKENS` tokens on a side is refused: memory grows with the square of its length, and a sum over
-        parts would be another number.
+        parts would be another number. So is one that a table of positions is too short for.
         """
         sources, targets = as_lines(sources, "score"), as_lines(targets, "score")
         if len(sources) != len(targets):
@@ -396,19 +397,22 @@ class Translator:
         target_ids = [[*ids, END] for ids in self.tokenizers.target.encode_many([targets[at] for at in wanted])]
         scores: list[float | None] = [None] * len(sources)
         lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
+        most = min(MAX_SCORED_TOKENS, _positions(self.loaded))
         problems = [
-            Problem(
-                f"line {first + at} has {length:,} tokens on a side; at most {MAX_SCORED_TOKENS:,} can be scored, so "
-                "split it"
-            )
+            Problem(f"line {first + at} has {length:,} tokens on a side; at most {most:,} can be scored, so split it")
             for at, length in zip(wanted, lengths, strict=True)
-            if length > MAX_SCORED_TOKENS
+            if length > most
         ]
         if problems:
             raise DataError(problems=problems)
         for batch in batches_by_length(lengths, self.config.search.tokens_per_batch):
             values = self._log_probs([source_ids[at] for at in batch], [target_ids[at] for at in batch])
             for at, value in zip(batch, values, strict=True):
+                if math.isnan(value):
+                    raise ModelError(
+                        f"the model gives no number (NaN) for log P of line {first + wanted[at]}; its weights are not "
+                        "finite: train it again with a lower training.learning_rate, or download an imported one again"
+                    )
                 scores[wanted[at]] = value
         return scores
 
@@ -489,6 +493,16 @@ class Translator:
         chosen = self._model.output.log_probs(features).gather(1, labels[:, None]).squeeze(1).double()  # [tokens]
         sums = chosen.new_zeros(packing.batch).index_add_(0, packing.flat // packing.longest, chosen)  # [batch]
         return [float(value) for value in sums.tolist()]
+
+
+def _positions(loaded: LoadedModel) -> int:
+    """Tokens of the longest pair that fits the table of positions of a model, each END counted."""
+    settings = loaded.config.model
+    if not isinstance(settings, TransformerConfig) or not settings.is_bounded:
+        return MAX_SCORED_TOKENS
+    frame = settings.frame.symbols()
+    around = max(len(frame.source_before) + len(frame.source_after), len(frame.target_before) - 1)
+    return max(1, settings.longest - around)
 
 
 @dataclass(frozen=True)

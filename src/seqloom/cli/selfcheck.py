@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from seqloom.cli.arguments import ModelFolder, require_new_file, require_utf8_names
+from seqloom.cli.arguments import (
+    FromLanguage,
+    ModelFolder,
+    ToLanguage,
+    language_settings,
+    require_new_file,
+    require_utf8_names,
+)
 from seqloom.cli.console import clean, duration, examples, show_events
 from seqloom.core.errors import UsageError
 from seqloom.core.events import json_line
@@ -38,6 +45,8 @@ def selfcheck(
         int, typer.Option("--count", metavar="N", min=1, max=10_000, help="Number of lines to check with.")
     ] = DEFAULT_LINES,
     seed: Annotated[int, typer.Option("--seed", metavar="S", min=0, help="Random seed for lines and samples.")] = 1,
+    source: FromLanguage = None,
+    target: ToLanguage = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a report (.html).")] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a JSON record for each promise, and one for the verdict.")
@@ -51,6 +60,7 @@ def selfcheck(
     Each result is printed as soon as it is known. The exit status is 0 if all promises hold and 1 if one is broken.
     """
     require_utf8_names([model, lines, out])
+    language_settings(source, target)  # to refuse a blank one
     if out is not None:
         if out.suffix != ".html":
             raise UsageError(f"{out} does not end in .html; name an .html file, or use --json")
@@ -88,7 +98,16 @@ def selfcheck(
 
     try:
         with show_events(as_json=json) as listener:
-            report = check(model, lines=lines, count=count, seed=seed, listener=listener, decided=show_last)
+            report = check(
+                model,
+                lines=lines,
+                count=count,
+                seed=seed,
+                source=source,
+                target=target,
+                listener=listener,
+                decided=show_last,
+            )
     except KeyboardInterrupt:
         if so_far is not None and not json:
             show("", verdict(so_far))

@@ -92,7 +92,10 @@ class FrameConfig(Config):
         flag = {"source": "--from", "target": "--to"}[side]
         if language is None:
             some = ", ".join(list(self.languages)[:3])
-            raise UsageError(f"this model knows {len(self.languages)} languages; choose one with {flag} ({some}, …)")
+            raise UsageError(
+                f"this model knows {len(self.languages)} languages; choose one with {flag} ({some}, …), in training "
+                f"with model.frame.{side}="
+            )
         try:
             return choose_code(language, self.languages)
         except UsageError as error:

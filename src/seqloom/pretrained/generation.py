@@ -91,7 +91,7 @@ def search_settings(
     count = options.whole_number("num_return_sequences", least=1, most=100_000, default=1)
     is_sampled = options.flag("do_sample")
     penalty = options.real_number("repetition_penalty", least=1e-6, most=100.0, default=1.0)
-    notes = options.unused()
+    notes = [*options.unused(), *_contradictions(options, config, begins=begins)]
     found: dict[str, Any] = {
         "no_repeat": options.whole_number("no_repeat_ngram_size", least=0, most=1_000, default=0),
         "repetition_penalty": penalty,
@@ -189,6 +189,22 @@ class _Options:
 
     def wrong(self, name: str, wanted: str) -> ModelError:
         return ModelError(f"{self.file} has {name}={_shown(self.values.get(name))}, which is not {wanted}")
+
+
+def _contradictions(options: _Options, config: Mapping[str, Any], *, begins: int) -> list[str]:
+    """Symbols that a translator begins or ends its outputs with in transformers, and not here."""
+    if config.get("is_encoder_decoder") is not True:
+        return []
+    used = {"eos_token_id": config.get("eos_token_id"), "decoder_start_token_id": config.get("decoder_start_token_id")}
+    used["forced_eos_token_id"] = used["eos_token_id"]
+    found = []
+    for name, own in used.items():
+        given = options.value(name)
+        if given is not None and own is not None and given not in (own, [own]):
+            found.append(f"{name}={_shown(given)} (the model uses {_shown(own)}, from config.json)")
+    if begins == 1 and options.value("forced_bos_token_id") is not None:
+        found.append(f"forced_bos_token_id={_shown(options.value('forced_bos_token_id'))}")
+    return found
 
 
 def _lengths(options: _Options, *, is_translator: bool, begins: int, positions: int | None) -> dict[str, Any]:

@@ -318,7 +318,11 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener)
     notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
     training = defaults.get("training", {})
     warmup = min(100, training["steps"] // 4) if "steps" in training else 100
-    return {**inherited, "training": {**training, "learning_rate": rate, "warmup": warmup}}
+    found = {**inherited, "training": {**training, "learning_rate": rate, "warmup": warmup}}
+    longest, task = getattr(start.model, "longest", None), defaults.get("task", {})
+    if start.model.reads_windows and longest is not None and task.get("length", 0) > longest:
+        found["task"] = {**task, "length": longest}
+    return found
 
 
 def require_new(run: Path) -> None:

@@ -106,7 +106,8 @@ def not_a_number(row: int, rows: int) -> ModelError:
     """A row of a step has log-probabilities that are not numbers."""
     return ModelError(
         f"the model gave log-probabilities that are not numbers (NaN), first in row {row} of {rows}; its "
-        "weights are too large or not finite: train it again with a lower training.learning_rate"
+        "weights are too large or not finite: train it again with a lower training.learning_rate, or download an "
+        "imported model again"
     )
 
 

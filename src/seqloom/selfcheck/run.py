@@ -20,7 +20,7 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
-from seqloom.runs.loading import Loaded, LoadedModel, find_model, in_words, load_any
+from seqloom.runs.loading import Loaded, LoadedModel, find_model, in_words, load, load_any
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, own_lines
@@ -95,12 +95,15 @@ def selfcheck(
     lines: Path | None = None,
     count: int = 50,
     seed: int = 1,
+    source: str | None = None,
+    target: str | None = None,
     listener: Listener = ignore,
     decided: Callable[[CheckReport], None] = lambda _report: None,
 ) -> CheckReport:
     """Run the promises on a model directory or a finished run, with lines of a file or with built-in ones.
 
-    `decided` is called with the report so far after each promise.
+    `source` and `target` choose the languages of a model that knows several. `decided` is called with the report so far
+    after each promise.
     """
     if count < 1:
         raise UsageError(f"count {count} leaves nothing to check with; give 1 or more")
@@ -112,7 +115,8 @@ def selfcheck(
         decided(report)
         return report
     with _few_threads():
-        loaded = load_any(folder)
+        chosen = source is not None or target is not None
+        loaded = load(folder, source=source, target=target) if chosen else load_any(folder)
         used, checks = _checks(loaded, model, lines, count=count, seed=seed)
         left = tuple(check.name for check in checks)
         report = CheckReport(named, _in_words(loaded), used, (files,), _versions(), left)
