@@ -363,7 +363,8 @@ def _roles(config: Mapping[str, Any], symbols: int, *, end: int | None, begin: i
     if not known:
         raise ModelError("config.json names no symbol at which texts end (eos_token_id)")
     first = symbol(config, "bos_token_id", symbols=symbols, default=begin)
-    pad = symbol(config, "pad_token_id", symbols=symbols)
+    # The first Llama folders have -1 for "none".
+    pad = None if config.get("pad_token_id") == -1 else symbol(config, "pad_token_id", symbols=symbols)
     own = first if first not in known else None
     return (
         Roles(

@@ -324,7 +324,7 @@ class _Fast:
     """A tokenizer.json."""
 
     def __init__(self, model: bytes) -> None:
-        with library_errors("the tokenizers library does not read it"):
+        with library_errors("the tokenizers library does not read tokenizer.json"):
             fast = FastTokenizer.from_str(model.decode("utf-8"))
             fast.encode_special_tokens = True  # what is typed stays text
             fast.no_padding()
