@@ -397,11 +397,12 @@ class Translator:
         target_ids = [[*ids, END] for ids in self.tokenizers.target.encode_many([targets[at] for at in wanted])]
         scores: list[float | None] = [None] * len(sources)
         lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
-        most = min(MAX_SCORED_TOKENS, _positions(self.loaded))
+        limits = _positions(self.loaded)
         problems = [
-            Problem(f"line {first + at} has {length:,} tokens on a side; at most {most:,} can be scored, so split it")
-            for at, length in zip(wanted, lengths, strict=True)
-            if length > most
+            Problem(f"line {first + at} has {len(ids):,} tokens on a side; at most {most:,} can be scored, so split it")
+            for at, *sides in zip(wanted, source_ids, target_ids, strict=True)
+            for ids, most in zip(sides, limits, strict=True)
+            if len(ids) > most
         ]
         if problems:
             raise DataError(problems=problems)
@@ -495,14 +496,15 @@ class Translator:
         return [float(value) for value in sums.tolist()]
 
 
-def _positions(loaded: LoadedModel) -> int:
-    """Tokens of the longest pair that fits the table of positions of a model, each END counted."""
+def _positions(loaded: LoadedModel) -> tuple[int, int]:
+    """Tokens of the longest source and target that can be scored, each END counted."""
     settings = loaded.config.model
     if not isinstance(settings, TransformerConfig) or not settings.is_bounded:
-        return MAX_SCORED_TOKENS
+        return MAX_SCORED_TOKENS, MAX_SCORED_TOKENS
     frame = settings.frame.symbols()
-    around = max(len(frame.source_before) + len(frame.source_after), len(frame.target_before) - 1)
-    return max(1, settings.longest - around)
+    around = len(frame.source_before) + len(frame.source_after), len(frame.target_before) - 1
+    source, target = (min(MAX_SCORED_TOKENS, max(1, settings.longest - count)) for count in around)
+    return source, target
 
 
 @dataclass(frozen=True)
