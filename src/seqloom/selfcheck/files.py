@@ -11,7 +11,7 @@ from seqloom.core.arrays import map_safetensors
 from seqloom.core.errors import ModelError
 from seqloom.core.files import check_manifest, sha256_of
 from seqloom.runs.loading import Loaded, LoadedModel, load, load_fitted
-from seqloom.runs.model_dir import read_card, save_fitted, save_model, stored_weights
+from seqloom.runs.model_dir import read_card, read_weights, save_fitted, save_model, stored_weights
 from seqloom.selfcheck.promises import CheckResult, Figure, counted, judged
 
 WEIGHTS = "model.safetensors"
@@ -58,7 +58,8 @@ def check_saved(loaded: Loaded, outputs: Outputs) -> CheckResult:
         _save(loaded, first)
         again = load(first, device=str(loaded.device)) if isinstance(loaded, LoadedModel) else load_fitted(first)
         _save(again, second)
-        changed = _changed_numbers(loaded.folder, first)
+        compare = _changed_weights if isinstance(loaded, LoadedModel) else _changed_numbers
+        changed = compare(loaded.folder, first)
         rewritten = [name for name in _names(first) if sha256_of(first / name) != sha256_of(second / name)]
         changed += [f"text/{name}" for name in _changed_text(loaded.folder, first)]
         before, after = outputs(loaded), outputs(again)
@@ -96,6 +97,18 @@ def _save(loaded: Loaded, folder: Path) -> None:
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _changed_weights(folder: Path, copy: Path) -> list[str]:
+    """The same of weights, which may have been imported in another floating-point type than that of the model."""
+    before, after = (read_weights(each / WEIGHTS) for each in (folder, copy))
+    return sorted(
+        name
+        for name in {*before, *after}
+        if name not in before
+        or name not in after
+        or _bits(before[name].to(after[name].dtype).numpy()) != _bits(after[name].numpy())
+    )
 
 
 def _changed_numbers(folder: Path, copy: Path) -> list[str]:
