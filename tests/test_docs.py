@@ -35,7 +35,7 @@ import yaml
 
 from curl import curl
 from live_server import running_server
-from pretrained.folders import write_opus_folder
+from published_folders import write_opus_folder
 from seqloom.core.config import describe_fields
 from seqloom.core.declaration import DataFacts
 from seqloom.models.cell_options import TEXT_SIZES

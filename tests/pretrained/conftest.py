@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrained.folders import write_opus_folder
+from published_folders import write_opus_folder
 
 
 @pytest.fixture(scope="session")

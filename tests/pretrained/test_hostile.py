@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import seqloom
-from pretrained.folders import write_llama_folder, write_sentence_folder
+from published_folders import write_llama_folder, write_sentence_folder
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.runs import importing
 from seqloom.runs.importing import import_published

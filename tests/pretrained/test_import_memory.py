@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrained.folders import sentencepiece_model
+from published_folders import sentencepiece_model
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.pretrained.weights import write_safetensors
 from seqloom.runs.importing import import_published

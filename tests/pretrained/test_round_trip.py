@@ -8,7 +8,7 @@ import pytest
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from pretrained.folders import sentencepiece_model, write_sentence_folder
+from published_folders import sentencepiece_model, write_sentence_folder
 from seqloom.apps.export import export
 from seqloom.apps.importing import import_model
 from seqloom.core.errors import ModelError

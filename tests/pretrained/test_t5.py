@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import seqloom
-from pretrained.folders import write_t5_folder
+from published_folders import write_t5_folder
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, PAD

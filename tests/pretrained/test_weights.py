@@ -298,7 +298,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "laughs as a module": (archive(b"\x80\x04" + laughs() + laughs() + b"\x93."), "has no name"),
     "laughs as a version": (
         old_file(described(), [], b"").replace(pickle.dumps(1001, 2), b"\x80\x02" + laughs() + b".", 1),
-        "version a value of type tuple of the layout, not 1001",
+        r"version \[…\] of the layout, not 1001",
     ),
     "laughs as a shape": (archive(described().replace(b"K\x02K\x03\x86", laughs(), 1), STORAGE), "sizes and 2 strides"),
     "stack": (archive(b"\x80\x02R."), "lacks its values"),

@@ -109,8 +109,8 @@ def _describe(
     else:
         languages = f"{use} of {card.target}" if card.target else use
         if use == "language model":  # the method, and what is not a default
-            values, fields = config.search.model_dump(mode="json"), type(config.search).model_fields
-            search = {name: each for name, each in values.items() if name == "method" or each != fields[name].default}
+            values, defaults = (each.model_dump(mode="json") for each in (config.search, type(config.search)()))
+            search = {name: each for name, each in values.items() if name == "method" or each != defaults[name]}
     kind, sizes = str(config.model.kind), config.model.model_dump(mode="json")
     frame = sizes.pop("frame", {})
     if isinstance(config.model, OutsideConfig):

@@ -436,7 +436,8 @@ class _PeerDecoding:
             log_probs = torch.where(is_last[:, None], ends, log_probs)
         if rules.renormalises:
             is_plain = self.history is None and not (has_to_end.any() or is_early.any()) and step.symbols is None
-            forbidden = step.log_probs[:, sorted(rules.never)].exp().sum(1, keepdim=True) if is_plain else None
+            never = [symbol for symbol in rules.never if symbol < log_probs.shape[1]]
+            forbidden = step.log_probs[:, never].exp().sum(1, keepdim=True) if is_plain else None
             if forbidden is not None and bool((forbidden < MAX_FORBIDDEN).all()):
                 log_probs -= torch.log1p(-forbidden)  # [rows, 1]: the others have the rest
             else:
