@@ -52,8 +52,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def fixed_seed() -> None:
-    """Each test starts from the same random state, whatever ran before it."""
+def fixed_start() -> None:
+    """Each test starts from the same random state and with one thread, whatever ran before it.
+
+    A run with `training.threads=2` leaves two behind, and a process that is then forked would wait for the other.
+    """
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
     random.seed(0)
     numpy.random.seed(0)
     torch.manual_seed(0)
