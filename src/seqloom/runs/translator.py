@@ -43,7 +43,7 @@ from seqloom.text.words import Span, decoded_spans, piece_spans, word_spans
 LINES_AT_ONCE = 2_000
 """Lines read, sorted by length and translated together: enough to fill batches, few enough to answer early."""
 
-MAX_SCORE_BYTES = 12 << 20
+MAX_SCORE_BYTES = 20 << 20
 """Bytes that the scores of one step may take: what fits into a cache is read again at once, and from 32 MiB on, the C
 library requests new memory from the system each time and returns it, which takes longer than filling it."""
 
