@@ -1,8 +1,8 @@
 """One step of a decoder-only Transformer as a plan: packed products, norms and attention in a row, without modules.
 
 A step of one text multiplies one row with every matrix of the model. That takes as long as reading the weights from
-memory, and packed panels (`nn.fast.packed`) are read twice as fast as by libraries, whose kernels are made for many
-rows. The plan computes what the layers compute,
+memory, and packed panels (`nn.fast.packed`) are read faster than by libraries, whose kernels are made for many rows.
+The plan computes what the layers compute,
 
     x ← x + attention(norm(x))        x ← x + feed_forward(norm(x))        log softmax(W norm(x) + b)
 
