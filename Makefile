@@ -50,7 +50,7 @@ test-slow: $(STAMP) ## run the slow tests: learning runs, long loops, all exampl
 	SEQLOOM_THOROUGH=1 $(PYTEST) -m 'slow or (hypothesis and not parity)' --timeout 3600 tests
 
 parity: $(VENV)/.parity ## run the comparisons with other libraries
-	$(BIN)/pytest -n $(JOBS) -m 'parity and not slow' -rs tests
+	$(BIN)/pytest -n $(JOBS) -m 'parity and not slow' -rfEs tests
 
 check: $(STAMP) ## check format, lint, types, layers, import cycles
 	$(BIN)/ruff format --check .

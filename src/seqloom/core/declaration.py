@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors", "encoder"]
+Purpose = Literal["translator", "language model", "word vectors", "encoder", "aligner"]
 
 TaskKind = Literal[
     "translation",
@@ -118,6 +118,14 @@ class ModelSettings(Config):
     """Whether its weights may be stored in eight bits: linear layers do most of its work."""
     reads_windows: ClassVar[bool] = False
     """Whether a text is read in windows of at most `longest` tokens, each by itself: no state is carried."""
+
+    search_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Search settings that suit the model, where they differ from the defaults."""
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it is fitted to its text as a whole, by a loop of its own, and not trained in steps."""
+        return self.task_kind == "fitting"
 
     @property
     def needs_shared_vocabulary(self) -> bool:

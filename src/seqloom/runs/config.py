@@ -26,6 +26,7 @@ from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.settings import SearchConfig
+from seqloom.smt.pairs import EncodedPairs
 from seqloom.tasks.settings import (
     BidirectionalConfig,
     FittingConfig,
@@ -35,7 +36,7 @@ from seqloom.tasks.settings import (
     NceConfig,
     TranslationConfig,
 )
-from seqloom.text.tokenizer import EncodedText, TextConfig
+from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
 
 
@@ -157,6 +158,23 @@ class FitsText(Protocol):
         ...
 
     def restore(self, arrays: Mapping[str, np.ndarray], vocabulary: Sequence[str]) -> FittedModel:
+        """The model whose `arrays` these are."""
+        ...
+
+    def describe(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]:
+        """What the arrays hold, in words by a label."""
+        ...
+
+
+@runtime_checkable
+class FitsPairs(Protocol):
+    """The settings of a model that is fitted to sentence pairs as a whole, by a loop of its own."""
+
+    def fit_pairs(self, pairs: EncodedPairs, *, seed: int, listener: Listener = ignore) -> FittedModel:
+        """The model of sentence pairs; that of a translator is a `FittedTranslator`."""
+        ...
+
+    def restore_pairs(self, arrays: Mapping[str, np.ndarray], tokenizers: Tokenizers) -> FittedModel:
         """The model whose `arrays` these are."""
         ...
 

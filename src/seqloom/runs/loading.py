@@ -482,7 +482,8 @@ def in_words(config: RunConfig) -> str:
         "language model": "seqloom perplexity and seqloom generate",
         "word vectors": "seqloom vectors",
         "encoder": "seqloom serve, or seqloom.Encoder from Python",
+        "aligner": "seqloom align --model",
     }
     purpose = config.purpose
-    article = {"word vectors": "it holds", "encoder": "it is an"}.get(purpose, "it is a")
+    article = {"word vectors": "it holds", "encoder": "it is an", "aligner": "it is an"}.get(purpose, "it is a")
     return f"{article} {purpose} of kind {config.model.kind}; use {commands[purpose]}"

@@ -1,0 +1,69 @@
+"""What models that learn translation by counting are given, and what they offer.
+
+Such a model learns from sentence pairs as ids of words, in a loop of its own, and searches in its own way. Everything
+else (reading text, splitting long lines, placing tags, alignments, n-best lists, scores) is shared with other
+translators, because its search returns ordinary hypotheses:
+
+    symbols             ids of target words; UNKNOWN where a source word is copied
+    terms               the weighted features of the best derivation; they add up to the score
+    token_log_probs     shares of the score, one for each symbol and one for the end
+    attention           1 for each link between a target word and a source word, so that each row adds up to 1
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from seqloom.classical.alignment import Bitext
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.settings import SearchConfig
+from seqloom.text.tokenizer import Tokenizers
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedPairs:
+    """Sentence pairs to learn from, as ids of words without END."""
+
+    train: Bitext
+    dev: Bitext
+    """Held-out pairs, for what is tuned and not counted."""
+    tokenizers: Tokenizers
+    """Both are of kind word."""
+
+
+class SourceSentence(NamedTuple):
+    """A sentence to translate."""
+
+    ids: Sequence[int]
+    """Ids of its words, END left out."""
+    words: Sequence[str]
+    """The words as they are written, also those that the vocabulary lacks."""
+
+
+class FittedTranslator(Protocol):
+    """A translator that was fitted to sentence pairs by a loop of its own."""
+
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """Everything it consists of; they may be memory-mapped."""
+        ...
+
+    def search(
+        self,
+        sentences: Sequence[SourceSentence],
+        settings: SearchConfig,
+        *,
+        threads: int = 1,
+        is_cancelled: Callable[[int], bool] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The `settings.nbest` best translations of each sentence, best first, at least one.
+
+        `settings.beam` hypotheses are kept where a search keeps several. The number of threads does not change the
+        result. A sentence for whose index `is_cancelled` returns True has no hypotheses.
+        """
+        ...
+
+    def score(self, sentences: Sequence[SourceSentence], targets: Sequence[Sequence[int]]) -> list[float]:
+        """The score of each given translation, ids without END; −inf for one that the model cannot produce."""
+        ...
