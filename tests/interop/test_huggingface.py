@@ -4,14 +4,18 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 import torch
+from tokenizers import Tokenizer as FastTokenizer
 from typer.testing import CliRunner
 
 import nasty
+from cuts import assert_same_cuts
 from interop.conftest import Learned
 from interop.models import phrases, random_model, small
 from seqloom.apps.export import export_huggingface
@@ -19,13 +23,14 @@ from seqloom.apps.translator import Translator
 from seqloom.cli.main import app
 from seqloom.core.errors import ModelError
 from seqloom.core.stepping import Source
-from seqloom.core.symbols import BEGIN, END, PAD, UNKNOWN
+from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.interop.huggingface import WidthOrder
-from seqloom.interop.huggingface_tokenizer import write_tokenizer
+from seqloom.interop.huggingface_tokenizer import fast_tokenizer, write_tokenizer
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.runs.loading import LoadedModel, build_model
 from seqloom.search.settings import SearchConfig
-from seqloom.text.tokenizer import TextConfig
+from seqloom.text.marks import BYTE_PIECES
+from seqloom.text.tokenizer import TextConfig, Tokenizer
 from seqloom.text.tokenizer_training import train_tokenizer
 
 TEXT = TextConfig(size=200)
@@ -95,12 +100,61 @@ def test_ids_of_2000_lines_are_the_same(text: TextConfig, tmp_path: Path) -> Non
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert (theirs.pad_token_id, theirs.bos_token_id, theirs.eos_token_id, theirs.unk_token_id) == (0, 1, 2, 3)
     assert len(theirs) == ours.size
-    ids = ours.encode_many(lines)
-    assert theirs(lines).input_ids == [[*row, END] for row in ids]
+    ids, found = ours.encode_many(lines), theirs(lines).input_ids
+    if text.kind == "unigram":
+        assert {row.pop() for row in found} == {END}
+        compare_cuts(ours, ids, found)
+        with pytest.raises(AssertionError):
+            compare_cuts(ours, ids, with_dearer_words(tmp_path, lines))
+    else:
+        assert found == [[*row, END] for row in ids]
     # What is left out as special there is shown as ⁇ here.
     known = [row for row in ids if UNKNOWN not in row]
     assert len(known) > 1000
     assert theirs.batch_decode(known, skip_special_tokens=True) == [ours.decode(row) for row in known]
+
+
+def compare_cuts(ours: Tokenizer, ids: list[list[int]], found: list[list[int]]) -> None:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=ours.content)
+    scores = {piece: processor.get_score(number) for number, piece in enumerate(ours.vocabulary)}
+    left, right = ([[ours.piece(number) for number in row] for row in rows] for rows in (ids, found))
+    assert_same_cuts(left, right, scores)
+
+
+def with_dearer_words(folder: Path, lines: list[str]) -> list[list[int]]:
+    """The ids of an exported unigram model whose long pieces are less likely: the negative control."""
+    parts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    parts["model"]["vocab"] = [(piece, score - 3 * (len(piece) > 2)) for piece, score in parts["model"]["vocab"]]
+    fast = FastTokenizer.from_str(json.dumps(parts))
+    fast.encode_special_tokens = True
+    return [each.ids[:-1] for each in fast.encode_batch(lines)]
+
+
+@pytest.mark.parametrize("missing", ["", "x", "F0", "<", "s/>", "<s>/padunk"])
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_typed_symbols_and_bytes_are_text(missing: str, byte_fallback: bool) -> None:
+    """Whatever pieces they are made of, and if some of their characters have no piece."""
+    chance = random.Random(1)
+    words = ["pad", "s", "/s", "unk", "0x41", "0x0A", "0xFF", "<pa", "s>", "0x", "0>", "nk>", *"123456789ABCDEF"]
+    drawn = ("<" * chance.randint(0, 1) + chance.choice(words) + ">" * chance.randint(0, 1) for _ in range(3000))
+    text = " ".join(drawn).translate(dict.fromkeys(map(ord, missing)))
+    config = TextConfig(kind="unigram", size=120 + 256 * byte_fallback, byte_fallback=byte_fallback)
+    ours = train_tokenizer([text], config)
+    assert "<" in missing or "▁<" in ours.vocabulary
+    typed = (*RESERVED, *BYTE_PIECES)
+    lines = [f"{before}{each}{after}" for each in typed for before in ("", "a", "1 ") for after in ("", " 2", "<s>")]
+    theirs = fast_tokenizer(ours)
+    theirs.encode_special_tokens = True
+    found, ids = [each.ids[:-1] for each in theirs.encode_batch(lines)], ours.encode_many(lines)
+    assert not {PAD, BEGIN, END} & set(chain(*found))
+    # Unknown characters in a row are one symbol here, and may be two there.
+    assert [joined(row) for row in found] == ids
+    if byte_fallback:
+        assert found == ids
+
+
+def joined(ids: list[int]) -> list[int]:
+    return [number for before, number in pairwise([PAD, *ids]) if not before == number == UNKNOWN]
 
 
 def their_logits(folder: Path, source: Source, previous: torch.Tensor) -> torch.Tensor:

@@ -6,11 +6,13 @@
     post-processor the end after each text
     decoder        the reverse
 
-The ids are those of ours, with these exceptions: typed reserved symbols and bytes (`</s>`, `<0x41>`) where the unigram
-model meets them, runs of more than 200 combining marks, and characters younger than one of the Unicode tables.
+The ids are those of ours, with these exceptions: unknown characters beside those of a typed reserved symbol (`</s>`) in
+the unigram model, where one unknown symbol may become two, runs of more than 200 combining marks, and characters
+younger than one of the Unicode tables.
 """
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from seqloom.core.files import write_atomically
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
-from seqloom.text.marks import JOINER, SPACE, UNKNOWN_SIGN, UNSPACED
+from seqloom.text.marks import BYTE_PIECES, JOINER, SPACE, UNKNOWN_SIGN, UNSPACED
 from seqloom.text.normalise import NO_BREAKS
 from seqloom.text.tokenizer import Tokenizer
 
@@ -89,13 +91,26 @@ def _model(tokenizer: Tokenizer, pieces: list[str]) -> Any:
         return models.BPE(ids, [], unk_token=pieces[UNKNOWN], byte_fallback=has_bytes)
     if tokenizer.kind == "bpe":
         return FastTokenizer.from_str(tokenizer.content.decode("utf-8")).model
+    return models.Unigram(_scored(tokenizer, pieces), unk_id=UNKNOWN, byte_fallback=has_bytes)
+
+
+def _scored(tokenizer: Tokenizer, pieces: list[str]) -> list[tuple[str, float]]:
+    """The pieces of a unigram model with their scores.
+
+    There, reserved symbols and bytes are pieces of text like any other. A text that spells one does not mean it, so
+    they cost more than their characters one by one. This makes unknown characters dearer as well, which changes
+    nothing: no piece contains one, so all ways to cut a text have the same number of them.
+    """
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.content)
-    scores = [processor.get_score(number) for number in range(len(pieces))]
-    # An unknown character costs 10 more than the rarest piece, here of all, there of those that are text.
-    plain = [number for number in range(len(pieces)) if not (processor.is_control(number) or processor.is_byte(number))]
-    rarest = min(scores[number] for number in plain if number != UNKNOWN)
-    table = [(piece, scores[number] if number in set(plain) else rarest) for number, piece in enumerate(pieces)]
-    return models.Unigram(table, unk_id=UNKNOWN, byte_fallback=has_bytes)
+    leading = _leading(tokenizer)
+    scores = [processor.get_score(number) for number in range(leading, len(pieces))]
+    never = (max(map(len, BYTE_PIECES)) + 1) * min([*scores, -1.0])
+    return [*((piece, never) for piece in pieces[:leading]), *zip(pieces[leading:], scores, strict=True)]
+
+
+def _leading(tokenizer: Tokenizer) -> int:
+    """How many ids are reserved symbols and bytes; they are the first."""
+    return len(RESERVED) + (len(BYTE_PIECES) if tokenizer.config.byte_fallback else 0)
 
 
 # --- from text to pieces ----------------------------------------------------------------------------------------------
@@ -163,12 +178,25 @@ def _splits(tokenizer: Tokenizer) -> list[Any]:
         return [FastTokenizer.from_str(tokenizer.content.decode("utf-8")).pre_tokenizer]
     if tokenizer.kind == "char":
         return []
-    # Reserved symbols and bytes are pieces of the model, but a text that spells them does not mean them.
-    typed = r"<(?=pad>|s>|/s>|unk>|0x[0-9A-F]{2}>)"
-    return [
-        pre_tokenizers.Split(Regex(rf"{SPACE}?[^{SPACE}]+"), behavior="isolated"),
-        pre_tokenizers.Split(Regex(typed), behavior="isolated"),
-    ]
+    splits = [pre_tokenizers.Split(Regex(rf"{SPACE}?[^{SPACE}]+"), behavior="isolated")]
+    typed = _typed_with_unknown(tokenizer)
+    return [*splits, pre_tokenizers.Split(Regex(typed), behavior="isolated")] if typed else splits
+
+
+def _typed_with_unknown(tokenizer: Tokenizer) -> str:
+    """A pattern of the first unknown character of each reserved symbol or byte that is typed, empty if all are known.
+
+    What contains an unknown character cannot be made dearer than its characters. But no piece crosses that place, so
+    the text can be cut there.
+    """
+    leading = _leading(tokenizer)
+    known = set(tokenizer.vocabulary[leading:])
+    rests = defaultdict(list)
+    for symbol in tokenizer.vocabulary[:leading]:
+        place = next((place for place, character in enumerate(symbol) if character not in known), None)
+        if place is not None:
+            rests[symbol[:place], symbol[place]].append(symbol[place + 1 :])
+    return "|".join(rf"(?<={before}){unknown}(?={'|'.join(after)})" for (before, unknown), after in rests.items())
 
 
 # --- from pieces to text ----------------------------------------------------------------------------------------------
