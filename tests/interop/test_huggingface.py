@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import nasty
 from cuts import assert_same_cuts
+from generated import generated
 from interop.conftest import Learned
 from interop.models import phrases, random_model, small
 from seqloom.apps.export import export_huggingface
@@ -259,14 +260,19 @@ def test_200_translations_are_the_same(norm: str, tmp_path: Path) -> None:
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     lines, _ = phrases(count=200, seed=9)
     inputs = tokenizer(lines, return_tensors="pt", padding=True)
+    greedy: list[list[int]] = []
     for beam in (1, 4):
         search = SearchConfig(beam=beam, mode="huggingface", length_factor=0, length_constant=24)
-        ours = Translator(loaded).translate(lines, search=search)
+        ours = [found[0] for found in Translator(loaded).search(lines, search=search)]
         with torch.no_grad():
-            found = model.generate(**inputs, num_beams=beam, max_new_tokens=24, max_length=None)
-        theirs = tokenizer.batch_decode(found, skip_special_tokens=True)
-        assert theirs == ours
-        assert len(set(theirs)) > 50
+            theirs = generated(model, end=END, written=1, **inputs, num_beams=beam, max_new_tokens=24, max_length=None)
+        rows = [list(each.hypotheses[0].symbols) for each in ours]
+        assert theirs.differing(rows, [each.score or 0.0 for each in ours]) == 0
+        assert tokenizer.batch_decode(rows, skip_special_tokens=True) == [each.text for each in ours]
+        assert len({each.text for each in ours}) > 50
+        if beam > 1:
+            assert theirs.differing(greedy, [each.score or 0.0 for each in ours]) > 0
+        greedy = rows
 
 
 def test_the_command_writes_a_folder_and_says_what_differs(learned: Learned, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from generated import Generated, generated
 from models.test_marian_parity import PAD
 from models.test_marian_parity import theirs as marian  # noqa: F401 (a fixture)
 from search.test_peers_parity import BEAM, END, LIMIT, Found, _said, inputs, mismatches
@@ -52,19 +53,22 @@ CHANGES = {
 """For each of them, a setting without which outputs differ."""
 
 
-def generated(model: Any, source: Source, options: dict[str, Any]) -> list[list[Found]]:
-    """What transformers finds; scores of greedy search are sums of log P."""
+def their_outputs(model: Any, source: Source, options: dict[str, Any]) -> list[list[Found]] | Generated:
+    """What transformers finds: lists of a beam, or what greedy search writes."""
     beams = options.get("num_beams", 1)
+    inputs = {"input_ids": source.ids, "attention_mask": (source.ids != PAD).long()}
+    options = {"forced_eos_token_id": None, **options}
+    if beams == 1:
+        return generated(model, end=END, written=1, **inputs, **options)
     found = model.generate(
-        input_ids=source.ids,
-        attention_mask=(source.ids != PAD).long(),
+        **inputs,
         num_return_sequences=beams,
         return_dict_in_generate=True,
         output_scores=True,
         do_sample=False,
-        **{"forced_eos_token_id": None, **options},
+        **options,
     )
-    scores = [0.0] * len(found.sequences) if beams == 1 else found.sequences_scores.tolist()
+    scores = found.sequences_scores.tolist()
     rows = [Found(_said(row), score) for row, score in zip(found.sequences[:, 1:].tolist(), scores, strict=True)]
     return [rows[first : first + beams] for first in range(0, len(rows), beams)]
 
@@ -73,10 +77,10 @@ def ours(stepper: Stepper, source: Source, settings: dict[str, Any]) -> list[lis
     return decode(stepper, source, SearchConfig(**settings))
 
 
-def are_equal(found: list[list[Hypothesis]], theirs: list[list[Found]]) -> bool:
-    if len(found[0]) > 1 or len(theirs[0]) > 1:
-        return mismatches(found, theirs) == 0
-    return [each.symbols for [each] in found] == [each.symbols for [each] in theirs]
+def are_equal(found: list[list[Hypothesis]], theirs: list[list[Found]] | Generated) -> bool:
+    if isinstance(theirs, Generated):
+        return theirs.differing([each.symbols for [each] in found], [each.score for [each] in found]) == 0
+    return mismatches(found, theirs) == 0
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -85,7 +89,7 @@ def test_an_option_gives_what_generate_gives(theirs: Any, stepper: Stepper, name
     config = {"is_encoder_decoder": True}
     settings = search_settings({**options, "eos_token_id": END}, config, renumber=lambda symbol: symbol)
     settings["nbest"] = settings["beam"]
-    wanted = generated(theirs, source, options)
+    wanted = their_outputs(theirs, source, options)
     with torch.inference_mode():
         assert are_equal(ours(stepper, source, settings), wanted)
         assert not are_equal(ours(stepper, source, {**settings, **CHANGES[name]}), wanted)
