@@ -270,6 +270,22 @@ def test_a_loss_that_is_finite_with_a_gradient_that_is_not_is_skipped_too(tmp_pa
     assert "batch 0" in next(event for event in events if event.kind == "bad_step")["where"]
 
 
+def test_minutes_end_a_run_with_a_validation_and_a_checkpoint(tmp_path: Path) -> None:
+    trainer, events = make_trainer(tmp_path, steps=1_000_000, validate_every=900_000, minutes=0.002)
+    outcome = trainer.train()
+    assert outcome.reason == "minutes"
+    assert 0 < outcome.step < 900_000
+    assert outcome.seconds >= 0.12
+    assert [event["step"] for event in events if event.kind == "validation"] == [outcome.step]
+    assert trainer.saved_step == outcome.step
+    # The minutes of the first process count in the next one, and more of them continue it.
+    again, _ = make_trainer(tmp_path, steps=1_000_000, validate_every=900_000, minutes=0.002)
+    assert again.train(resume=True).reason == "nothing to do"
+    longer, _ = make_trainer(tmp_path, steps=outcome.step + 3, validate_every=900_000, minutes=5)
+    assert (found := longer.train(resume=True)).reason == "steps"
+    assert found.step == outcome.step + 3
+
+
 def test_patience_ends_a_run_and_the_best_is_remembered(tmp_path: Path) -> None:
     task = ToyTask(dev_losses=[3.0, 2.0, 2.0, 2.5, 1.0])
     trainer, events = make_trainer(tmp_path, task=task, steps=20, validate_every=2, patience=2, keep=2)

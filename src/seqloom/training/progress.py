@@ -41,7 +41,7 @@ class Progress:
     tokens: int = 0
     """What the losses have counted so far."""
     seconds: float = 0.0
-    """Time spent in the loop, in earlier processes too; for reports only."""
+    """Time spent in the loop, in earlier processes too; for reports and `training.minutes`."""
     bad_steps: int = 0
     """Non-finite steps in a row up to now."""
     skipped: int = 0
@@ -68,7 +68,7 @@ class Progress:
 class Outcome:
     """How a run ended."""
 
-    reason: Literal["steps", "patience", "nothing to do", "fitted"]
+    reason: Literal["steps", "minutes", "patience", "nothing to do", "fitted"]
     message: str
     step: int
     best_loss: float | None

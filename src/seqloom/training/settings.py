@@ -13,10 +13,14 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrainingConfig(Config):
-    """How a model is trained. Every length of time is counted in optimiser steps."""
+    """How a model is trained. Lengths of time are counted in optimiser steps, `minutes` apart."""
 
     steps: Positive = 10_000
     """Optimiser steps of the whole run, counted from its beginning; a resumed run continues up to the same number."""
+
+    minutes: Amount = 0.0
+    """Minutes after which training ends, wherever it is, with a validation and a checkpoint; those of earlier processes
+    of the run count. 0 trains to the last step."""
 
     batches_per_step: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Batches whose gradients are added up for one step, over all ranks together. The last step of an epoch may have

@@ -99,13 +99,16 @@ class Pace:
         """Exclude seconds without training, such as those of a validation, from the speed."""
         self._aside += seconds
 
-    def figures(self, progress: Progress, *, steps: int) -> dict[str, Value]:
-        """Speed since the last call, and the seconds that the steps left will take at the mean pace of this process."""
+    def figures(self, progress: Progress, *, steps: int, minutes: float = 0.0) -> dict[str, Value]:
+        """Speed since the last call, and the seconds that are left at the mean pace of this process."""
         since_last = progress.seconds - self._last.seconds - self._aside
         per_step = (progress.seconds - self._first.seconds) / max(1, progress.step - self._first.step)
         speed = (progress.tokens - self._last.tokens) / since_last if since_last > 0 else 0.0
         self._last, self._aside = progress, 0.0
-        return {"seconds": progress.seconds, "tokens_per_second": speed, "eta": per_step * (steps - progress.step)}
+        eta = per_step * (steps - progress.step)
+        if minutes:
+            eta = min(eta, max(0.0, 60 * minutes - progress.seconds))
+        return {"seconds": progress.seconds, "tokens_per_second": speed, "eta": eta}
 
 
 def layer_norms(parameters: Mapping[str, nn.Parameter]) -> dict[str, float]:
@@ -176,6 +179,8 @@ class Trainer(Generic[Batch]):
         self._pace = Pace(self.progress)
         self._bad_steps: list[str] = []
         """Where the last non-finite steps were."""
+        self._is_out_of_time = False
+        """Whether training.minutes are over, the same on all ranks."""
         self._must_save = False
         self._last_loss: float | None = None
         self._failed_saves = 0
@@ -313,7 +318,9 @@ class Trainer(Generic[Batch]):
         total = torch.stack(losses).sum()
         loss_here, norm_here = torch.stack([total, norm.to(total.dtype)]).tolist()
         is_asked = [float(self._signals.received is number) for number in STOPPING]
-        loss, squares, *asked = self.world.sum(loss_here, norm_here * norm_here, *is_asked)
+        is_late = float(self._minutes_are_over(self._pace.seconds()))
+        loss, squares, late, *asked = self.world.sum(loss_here, norm_here * norm_here, is_late, *is_asked)
+        self._is_out_of_time = late > 0
         return Measured(
             loss=loss,
             count=count,
@@ -372,7 +379,9 @@ class Trainer(Generic[Batch]):
                 "norm": measured.norm,
                 "tokens": progress.tokens,
             }
-            self.listener(Event("step", {**values, **self._pace.figures(progress, steps=steps)}))
+            self.listener(
+                Event("step", {**values, **self._pace.figures(progress, steps=steps, minutes=self.config.minutes)})
+            )
             self.progress = replace(progress, logged_loss=0.0, logged_count=0)
 
     def _report_bad_step(self, share: Share, measured: Measured, losses: list[Tensor]) -> None:
@@ -429,7 +438,8 @@ class Trainer(Generic[Batch]):
         The first rank validates and sends the loss to the others, so that all ranks decide the same.
         """
         config, progress = self.config, self.progress
-        if not config.validate_every or (progress.step % config.validate_every and progress.step != config.steps):
+        is_last = progress.step == config.steps or self._is_out_of_time
+        if not config.validate_every or (progress.step % config.validate_every and not is_last):
             return False
         figures: dict[str, float] = {}
         with self.strategy.full_model():
@@ -461,24 +471,37 @@ class Trainer(Generic[Batch]):
             raise TrainingError(f'{type(self.task).__name__}.validate gave {sorted(figures)}, without "loss"')
         return figures
 
-    def _end(self) -> Literal["steps", "patience"] | None:
+    def _minutes_are_over(self, seconds: float) -> bool:
+        return 0 < 60 * self.config.minutes <= seconds
+
+    def _end(self) -> Literal["steps", "minutes", "patience"] | None:
         if self.progress.step >= self.config.steps:
             return "steps"
+        if self._is_out_of_time:
+            return "minutes"
         return "patience" if self.progress.best.is_over(self.config.patience) else None
 
-    def _finish(self, reason: Literal["steps", "patience", "nothing to do"]) -> Outcome:
+    def _finish(self, reason: Literal["steps", "minutes", "patience", "nothing to do"]) -> Outcome:
         progress, best = self.progress, self.progress.best
+        minutes = f"{self.config.minutes:g} minute{'' if self.config.minutes == 1 else 's'}"
         if reason == "nothing to do":
             message = (
                 f"the run has finished: {progress.step} of {self.config.steps} steps; continue with "
                 f"training.steps={2 * progress.step}"
             )
-            if progress.step < self.config.steps:
+            if self._is_out_of_time:
+                message = (
+                    f"the run has finished at step {progress.step} of {self.config.steps}, after {minutes}; continue "
+                    f"with training.minutes={2 * self.config.minutes:g}"
+                )
+            elif progress.step < self.config.steps:
                 message = (
                     f"the run has finished at step {progress.step} of {self.config.steps}, after {best.stale} "
                     "validations without a better dev loss; continue with a larger training.patience, now "
                     f"{self.config.patience}"
                 )
+        elif reason == "minutes":
+            message = f"{minutes} are over at step {progress.step} of {self.config.steps}"
         elif reason == "patience":
             message = f"no better dev loss in {best.stale} validations; the best was {best.loss} at step {best.step}"
         else:
@@ -529,6 +552,7 @@ class Trainer(Generic[Batch]):
         self.progress = self.checkpointer.restore(found, self.config)
         self._restore_memory(found.memory)
         self.saved_step = found.step
+        self._is_out_of_time = self._minutes_are_over(self.progress.seconds)
         if self._end() is not None:  # nothing is left to train; `_finish` reports it
             return
         values: dict[str, Value] = {"step": found.step, "steps": self.config.steps, "epoch": self.progress.epoch}
