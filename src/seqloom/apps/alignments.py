@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
-from seqloom.classical.alignment import Bitext, fit_aligner
+from seqloom.classical.alignment import Bitext, Model1Config, fit_aligner
 from seqloom.core.errors import UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
@@ -111,7 +111,7 @@ def model1_links(pairs: Sequence[tuple[str, str]], tokenizers: Tokenizers) -> li
         words = [[text[begin:end].lower() for begin, end in word_spans(text)] for text in texts]
         sides.append([[known.setdefault(word, len(known)) for word in line] for line in words])
     bitext = Bitext.from_sentences(*sides)
-    return [set(links) for links in fit_aligner(bitext).align(bitext, symmetrise="intersection")]
+    return [set(links) for links in fit_aligner(bitext, Model1Config()).align(bitext, symmetrise="intersection")]
 
 
 @torch.inference_mode()
