@@ -61,6 +61,8 @@ OTHERS = {
     "gpt": ["model.width=16", "model.layers=1", "text.size=60", "task.rows=2", "task.length=5", *SHORT],
     "elmo": ["model.width=16", "text.size=60", *SHORT],
     "ngram": ["text.size=60"],
+    "markov": ["text.size=60"],
+    "hmm": ["text.size=60", "model.states=4", "model.iterations=3"],
     "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],
 }
 """The same for kinds of models that do not translate."""

@@ -424,6 +424,16 @@ class StatePath(NamedTuple):
     log_prob: float
 
 
+class Observations(NamedTuple):
+    """Sequences one after another, checked: sequence s is `values[borders[s]:borders[s + 1]]`."""
+
+    values: np.ndarray
+    borders: Int64[np.ndarray, " borders"]
+
+
+Sequences = Sequence[np.ndarray] | Observations
+
+
 class Expectation(NamedTuple):
     """What one pass over the data expects."""
 
@@ -431,6 +441,15 @@ class Expectation(NamedTuple):
     starts: Float64[np.ndarray, " states"]
     transitions: Float64[np.ndarray, "states states"]
     emissions: tuple[np.ndarray, ...]
+
+    def plus(self, other: "Expectation") -> "Expectation":
+        """What both expect of different sequences."""
+        return Expectation(
+            self.log_likelihood + other.log_likelihood,
+            self.starts + other.starts,
+            self.transitions + other.transitions,
+            tuple(a + b for a, b in zip(self.emissions, other.emissions, strict=True)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -457,20 +476,20 @@ class HiddenMarkovModel:
         """The number of hidden states."""
         return len(self.start)
 
-    def log_likelihoods(self, sequences: Sequence[np.ndarray]) -> Float64[np.ndarray, " sequences"]:
+    def log_likelihoods(self, sequences: Sequences) -> Float64[np.ndarray, " sequences"]:
         """log P(x) of each sequence; −∞ for one that is impossible, 0 for an empty one."""
-        found = np.empty(len(sequences))
-        for part, values, borders in self._blocks(sequences):
+        parts = []
+        for _, values, borders in self._blocks(sequences):
             weights, result = self.emissions.weights(values), np.empty(len(borders) - 1)
             space = self._buffers(borders)
             score_sequences(self._chain(), weights.rows, weights.numbers, borders, space, result, np.empty(0))
             if weights.shifts is not None:
                 result += sums_between(weights.shifts, borders)
             self._repeat_in_logs(result, values, borders)
-            found[part] = result
-        return found
+            parts.append(result)
+        return np.concatenate([*parts, np.empty(0)])
 
-    def step_log_probs(self, sequences: Sequence[np.ndarray]) -> Float64[np.ndarray, " steps"]:
+    def step_log_probs(self, sequences: Sequences) -> Float64[np.ndarray, " steps"]:
         """log P(x_t ∣ x_1 … x_(t−1)) of each observation of all sequences."""
         parts = []
         for _, values, borders in self._blocks(sequences):
@@ -505,7 +524,7 @@ class HiddenMarkovModel:
         """The likeliest path of hidden states; the lower state of equally likely ones."""
         return self.viterbi_all([sequence])[0]
 
-    def viterbi_all(self, sequences: Sequence[np.ndarray]) -> list[StatePath]:
+    def viterbi_all(self, sequences: Sequences) -> list[StatePath]:
         """The likeliest path of each sequence."""
         log_start, log_transitions, transposed = self._log_chain()
         found = []
@@ -540,25 +559,24 @@ class HiddenMarkovModel:
         drawn = [self.emissions.draw(int(state), generator) for state in states]
         return np.array(drawn), states
 
-    def expected(self, sequences: Sequence[np.ndarray]) -> Expectation:
+    def expected(self, sequences: Sequences) -> Expectation:
         """The E-step: log P of all sequences, and how often everything is expected to happen."""
-        starts, transitions = np.zeros(self.states), np.zeros((self.states, self.states))
-        log_likelihood, totals = 0.0, tuple[np.ndarray, ...]()
-        for part, values, borders in self._blocks(sequences):
+        total: Expectation | None = None
+        for first, values, borders in self._blocks(sequences):
             weights = self.emissions.weights(values)
-            found, more_starts, more_transitions, posteriors = self._expect(values, borders, weights)
+            found, starts, transitions, posteriors = self._expect(values, borders, weights)
             if np.isneginf(found).any():
-                number = part.start + int(np.flatnonzero(np.isneginf(found))[0])
+                number = first + int(np.flatnonzero(np.isneginf(found))[0])
                 raise DataError(
                     f"sequence {number} is impossible under this model: a probability is 0 for what it contains; "
                     "begin from probabilities above 0"
                 )
-            log_likelihood += float(found.sum())
-            starts += more_starts
-            transitions += more_transitions
-            more = self.emissions.totals(values, posteriors)
-            totals = tuple(a + b for a, b in zip(totals, more, strict=True)) if totals else more
-        return Expectation(log_likelihood, starts, transitions, totals)
+            totals = self.emissions.totals(values, posteriors)
+            more = Expectation(float(found.sum()), starts, transitions, totals)
+            total = more if total is None else total.plus(more)
+        if total is None:
+            raise DataError("there are no sequences to learn from; give at least one")
+        return total
 
     def estimated(self, expectation: Expectation, prior: Prior) -> "HiddenMarkovModel":
         """The M-step: the likeliest model for what was expected; rows without any expectation stay as they were."""
@@ -632,19 +650,22 @@ class HiddenMarkovModel:
             checkpoints=np.zeros((-(-longest // room), size)),
         )
 
-    def _blocks(
-        self, sequences: Sequence[np.ndarray]
-    ) -> Iterator[tuple[slice, np.ndarray, Int64[np.ndarray, " borders"]]]:
-        """Some sequences at a time: which they are, their observations, and where each of them begins and ends."""
+    def observations(self, sequences: Sequences) -> Observations:
+        """Sequences in one array; refuses those that this model cannot emit. For those that are read several times."""
+        if isinstance(sequences, Observations):
+            return sequences
         lengths = [len(sequence) for sequence in sequences]
-        begin = 0
-        while begin < len(sequences):
-            end, steps = begin + 1, lengths[begin]
-            while end < len(sequences) and steps + lengths[end] <= self.emissions.observations_at_once:
-                steps += lengths[end]
-                end += 1
-            borders = np.cumsum([0, *lengths[begin:end]])
-            yield slice(begin, end), self.emissions.joined(sequences[begin:end]), borders
+        return Observations(self.emissions.joined(sequences), np.cumsum([0, *lengths]))
+
+    def _blocks(self, sequences: Sequences) -> Iterator[tuple[int, np.ndarray, Int64[np.ndarray, " borders"]]]:
+        """Some sequences at a time: the number of the first, their observations, and where each begins and ends."""
+        values, borders = self.observations(sequences)
+        begin, last = 0, len(borders) - 1
+        while begin < last:
+            room = int(borders[begin]) + self.emissions.observations_at_once
+            end = max(begin + 1, int(np.searchsorted(borders, room, side="right")) - 1)
+            own = borders[begin : end + 1]
+            yield begin, values[own[0] : own[-1]], own - own[0]
             begin = end
 
 
@@ -663,7 +684,7 @@ class HmmFit:
 
 def improve(
     model: HiddenMarkovModel,
-    sequences: Sequence[np.ndarray],
+    sequences: Sequences,
     *,
     iterations: int = 100,
     tolerance: float | None = 1e-6,
@@ -672,10 +693,11 @@ def improve(
 ) -> HmmFit:
     """Baum-Welch: at most so many steps, fewer if one gains less than `tolerance` nats per observation; None: all."""
     prior = prior or Prior()
-    enough = 0.0 if tolerance is None else tolerance * sum(len(sequence) for sequence in sequences)
+    data = model.observations(sequences)
+    enough = 0.0 if tolerance is None else tolerance * len(data.values)
     history: list[float] = []
     for iteration in range(iterations):
-        expectation = model.expected(sequences)
+        expectation = model.expected(data)
         history.append(expectation.log_likelihood + model.log_prior(prior))
         if progress is not None:
             progress(iteration, history[-1])

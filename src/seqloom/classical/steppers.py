@@ -1,4 +1,4 @@
-"""N-gram models as searches and texts see them; the only file here that imports torch."""
+"""N-gram models and hidden Markov models as searches and texts see them; the only file here that imports torch."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float64, Int, Int64, Integer
 from torch import Tensor
 
+from seqloom.classical.hmm import HiddenMarkovModel
 from seqloom.core.errors import UsageError
 from seqloom.core.reading import Context, TextIds, TokensDone
 from seqloom.core.stepping import Source, State, Step, Stepper
@@ -18,13 +19,17 @@ PROGRESS_TOKENS = 1 << 20
 """Tokens scored between two reports of progress."""
 
 
-class CountedModel(Protocol):
+class LineScores(Protocol):
+    """A model that scores a text line by line."""
+
+    def log_probs(self, ids: Integer[np.ndarray, " tokens"]) -> Float64[np.ndarray, " tokens"]: ...
+
+
+class CountedModel(LineScores, Protocol):
     """What steppers and readers ask of an n-gram model."""
 
     @property
     def order(self) -> int: ...
-
-    def log_probs(self, ids: Integer[np.ndarray, " tokens"]) -> Float64[np.ndarray, " tokens"]: ...
 
     def states(
         self, contexts: Iterable[Sequence[int] | Integer[np.ndarray, " _"]]
@@ -84,12 +89,84 @@ class NGramReader:
     def log_probs(self, text: TextIds, *, context: Context, progress: TokensDone) -> Float64[np.ndarray, " tokens"]:
         if context == "text":
             raise UsageError("an n-gram model reads each line by itself; leave out --context text")
-        found = np.empty(len(text.ids))
-        ends = text.offsets[1:]
-        begin = 0
-        while begin < len(found):  # blocks of whole lines
-            end = int(ends[min(int(np.searchsorted(ends, begin + PROGRESS_TOKENS)), len(ends) - 1)])
-            found[begin:end] = self.model.log_probs(text.ids[begin:end])
-            progress(end - begin)
-            begin = end
-        return found
+        return score_lines(self.model, text, progress)
+
+
+class StateModel(LineScores, Protocol):
+    """What steppers and readers ask of a hidden Markov model of text."""
+
+    @property
+    def model(self) -> HiddenMarkovModel: ...
+
+    @property
+    def emissions(self) -> Float64[np.ndarray, "states symbols"]: ...
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """The probability of each hidden state of each row: that of the next symbol, before it is known."""
+
+    states: Float64[Tensor, "rows states"]
+
+    def select(self, rows: Int[Tensor, " picked"]) -> "Beliefs":
+        return Beliefs(self.states[rows])
+
+
+class HmmStepper:
+    """A hidden Markov model, symbol by symbol. A source only says how many rows there are.
+
+    p(j) ∝ Σ_i p(i) b_i(last) a_ij;  P(next = v) = Σ_j p(j) b_j(v);  BEGIN begins a line with p = π.
+    A symbol that no likely state emits says nothing about the state.
+    """
+
+    begin, end = BEGIN, END
+
+    def __init__(self, model: StateModel) -> None:
+        chain = model.model
+        self.first, self.transitions = torch.from_numpy(chain.start), torch.from_numpy(chain.transitions)
+        self.emissions = torch.from_numpy(model.emissions)
+
+    def start(self, source: Source) -> Beliefs:
+        return Beliefs(self.first.expand(len(source.lengths), -1).to(source.ids.device))
+
+    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
+        assert isinstance(state, Beliefs)
+        device = state.states.device
+        emissions, transitions = self.emissions.to(device), self.transitions.to(device)
+        seen = state.states * emissions[:, last.long()].T  # [rows, states]
+        totals = seen.sum(1, keepdim=True)
+        seen = torch.where(totals > 0, seen / totals, state.states)
+        beliefs = torch.where((last == self.begin)[:, None], self.first.to(device), seen @ transitions)
+        probabilities = beliefs @ emissions  # [rows, symbols]
+        return Step((probabilities / probabilities.sum(1, keepdim=True)).log(), Beliefs(beliefs))
+
+
+class HmmReader:
+    """A hidden Markov model, which begins each line with the same beliefs."""
+
+    context: Context = "line"
+    has_blank_lines = True
+
+    def __init__(self, model: StateModel) -> None:
+        self.model = model
+
+    def stepper(self) -> Stepper:
+        return HmmStepper(self.model)
+
+    def log_probs(self, text: TextIds, *, context: Context, progress: TokensDone) -> Float64[np.ndarray, " tokens"]:
+        if context == "text":
+            raise UsageError("a hidden Markov model reads each line by itself; leave out --context text")
+        return score_lines(self.model, text, progress)
+
+
+def score_lines(model: LineScores, text: TextIds, progress: TokensDone) -> Float64[np.ndarray, " tokens"]:
+    """log P of each token, in blocks of whole lines."""
+    found = np.empty(len(text.ids))
+    ends = text.offsets[1:]
+    begin = 0
+    while begin < len(found):
+        end = int(ends[min(int(np.searchsorted(ends, begin + PROGRESS_TOKENS)), len(ends) - 1)])
+        found[begin:end] = model.log_probs(text.ids[begin:end])
+        progress(end - begin)
+        begin = end
+    return found

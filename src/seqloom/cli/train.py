@@ -115,8 +115,8 @@ def train(
 ) -> None:
     """Train a model on your own text: a translator, a language model or word vectors.
 
-    [bold]model.kind[/bold] selects the model: transformer (the default) and seq2seq translate; rnn_lm, ngram and elmo
-    are language models; word2vec learns word vectors.
+    [bold]model.kind[/bold] selects the model: transformer (the default) and seq2seq translate; rnn_lm, gpt,
+    elmo, ngram, markov and hmm are language models; word2vec learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 

@@ -11,6 +11,8 @@ import numpy as np
 from pydantic import BaseModel, Field, field_validator, model_validator
 from torch import nn
 
+from seqloom.classical.hmm_text import HmmConfig
+from seqloom.classical.markov import MarkovConfig
 from seqloom.classical.ngram import NGramConfig
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
@@ -113,6 +115,8 @@ ModelConfig = Annotated[
     | ElmoConfig
     | BertConfig
     | NGramConfig
+    | MarkovConfig
+    | HmmConfig
     | Word2VecConfig
     | OutsideConfig,
     Field(discriminator="kind"),
