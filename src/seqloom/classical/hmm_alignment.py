@@ -68,11 +68,11 @@ class HmmAlignmentConfig(Config):
     kind: Literal["hmm"] = "hmm"
     iterations: int = Field(default=5, ge=1)
     """How often all probabilities are re-estimated with jumps."""
-    model1_iterations: int = Field(default=5, ge=0)
+    model1_iterations: int = Field(default=8, ge=0)
     """How often they are re-estimated before that, by model 1, where all jumps are equally likely."""
-    null_rate: float = Field(default=0.2, gt=0, lt=1)
+    null_rate: float = Field(default=0.1, gt=0, lt=1)
     """The share of target words that come from no source word, before they are looked at."""
-    dirichlet_alpha: float = Field(default=0.001, ge=0)
+    dirichlet_alpha: float = Field(default=0.0003, ge=0)
     """The Dirichlet prior on each word's translations; 0 is maximum likelihood."""
     jump_limit: int = Field(default=7, ge=1)
     """Jumps of this width and all wider ones have the same weight."""
@@ -80,7 +80,7 @@ class HmmAlignmentConfig(Config):
     """Whether the two directions learn from the links that both of them find likely."""
 
 
-class Emissions(NamedTuple):
+class TranslationCounts(NamedTuple):
     """c(x, y) + α of the pairs of words that meet, Σ_y (c(x, y) + α) of each x, and t(y ∣ null word)."""
 
     weights: Float64[np.ndarray, " entries"]
@@ -96,13 +96,13 @@ class Emissions(NamedTuple):
         nulls: Float64[np.ndarray, " tokens"],
         *,
         alpha: float,
-    ) -> "Emissions":
+    ) -> "TranslationCounts":
         """From expected counts; `nulls` says how likely each target token comes from the null word."""
         is_seen = np.bincount(targets) > 0
         words = np.count_nonzero(is_seen)
         null = np.bincount(targets, weights=nulls) + alpha * is_seen
         totals = np.append(np.bincount(rows, weights=counts) + alpha * words, null.sum())
-        return Emissions(counts + alpha, totals, null / totals[-1])
+        return TranslationCounts(counts + alpha, totals, null / totals[-1])
 
     def table(
         self,
@@ -124,36 +124,36 @@ class Emissions(NamedTuple):
         )
 
 
-class Chain(NamedTuple):
+class JumpChain(NamedTuple):
     """p₀ and the weights of jumps by width, −limit … limit: row 0 for the first jump, row 1 for the others."""
 
     null_rate: float
     jumps: Float64[np.ndarray, "2 widths"]
 
     @staticmethod
-    def even(config: "HmmAlignmentConfig") -> "Chain":
+    def even(config: "HmmAlignmentConfig") -> "JumpChain":
         """Before anything is learned: to the next word, or near it."""
         widths = np.abs(np.arange(-config.jump_limit, config.jump_limit + 1) - 1)
-        return Chain(config.null_rate, np.tile(np.exp(-0.7 * widths), (2, 1)))
+        return JumpChain(config.null_rate, np.tile(np.exp(-0.7 * widths), (2, 1)))
 
-    def learned(self, counted: Float64[np.ndarray, "taken_offered 2 widths"]) -> "Chain":
+    def learned(self, counted: Float64[np.ndarray, "taken_offered 2 widths"]) -> "JumpChain":
         """The weights that jumps taken and offered give; those never offered keep theirs."""
         taken, offered = counted
         jumps = np.where(offered > 0, taken / np.where(offered > 0, offered, 1.0), self.jumps)
         jumps /= jumps.max(axis=1, keepdims=True)
-        return Chain(self.null_rate, np.maximum(jumps, LEAST_JUMP))
+        return JumpChain(self.null_rate, np.maximum(jumps, LEAST_JUMP))
 
 
-class Fitted(NamedTuple):
+class FittedDirection(NamedTuple):
     """A direction as compiled loops take it."""
 
     table: TranslationTable
     totals: Float64[np.ndarray, " rows"]
     alpha: float
-    chain: Chain
+    chain: JumpChain
 
 
-class Expectation(NamedTuple):
+class EStep(NamedTuple):
     """What an E step does."""
 
     is_mixture: bool
@@ -163,7 +163,7 @@ class Expectation(NamedTuple):
     """Whether counts are taken without the share of the link that they judge."""
 
 
-class Cells(NamedTuple):
+class LinkCells(NamedTuple):
     """All pairs of words inside sentence pairs: by pair, source position and target position."""
 
     pairs: Bitext
@@ -177,7 +177,7 @@ class Cells(NamedTuple):
 
 @compiled()
 def forward_backward(
-    emissions: Array, null: Array, chain: Chain, links: Array, nulls: Array, taken: Array, offered: Array
+    emissions: Array, null: Array, chain: JumpChain, links: Array, nulls: Array, taken: Array, offered: Array
 ) -> float:
     """Fill `links` with q_ij and `nulls` with P(a_j = null), add to the jumps taken and offered; log P(y ∣ x).
 
@@ -271,7 +271,7 @@ def mix(emissions: Array, null: Array, null_rate: float, links: Array, nulls: Ar
 
 @compiled()
 def index_cells(
-    first: int, last: int, places: WordPositions, cells: Cells, symbols: int, row_starts: Array, columns: Array
+    first: int, last: int, places: WordPositions, cells: LinkCells, symbols: int, row_starts: Array, columns: Array
 ) -> None:
     """Fill in the entry of each cell that these source words have."""
     pairs = cells.pairs
@@ -291,10 +291,10 @@ def index_cells(
 def expect(
     first: int,
     last: int,
-    cells: Cells,
-    emissions: tuple[Emissions, Emissions],
-    chains: tuple[Chain, Chain],
-    how: Expectation,
+    cells: LinkCells,
+    emissions: tuple[TranslationCounts, TranslationCounts],
+    chains: tuple[JumpChain, JumpChain],
+    how: EStep,
     shares: tuple[Array, Array],
     nulls: tuple[Array, Array],
     jumps: Array,
@@ -346,7 +346,7 @@ def expect(
 
 
 @compiled()
-def add_shares(first: int, last: int, places: WordPositions, cells: Cells, shares: Array, counts: Array) -> None:
+def add_shares(first: int, last: int, places: WordPositions, cells: LinkCells, shares: Array, counts: Array) -> None:
     """c(x, y) of these source words."""
     pairs = cells.pairs
     for word in range(first, last):
@@ -376,7 +376,7 @@ def fit_hmms(
     of_sentences = [*range(0, taught.pairs, RANGE), taught.pairs]
     row_starts, columns = partners(taught, places, borders=of_words, threads=threads)
     rows = np.repeat(np.arange(len(row_starts) - 1, dtype=np.int32), np.diff(row_starts))
-    cells = Cells(taught, cell_starts(taught), np.empty(cell_starts(taught)[-1], np.int32))
+    cells = LinkCells(taught, cell_starts(taught), np.empty(cell_starts(taught)[-1], np.int32))
     symbols = int(taught.targets.max()) + 1
     in_ranges(threads, index_cells, of_words, places, cells, symbols, row_starts, columns)
 
@@ -384,23 +384,23 @@ def fit_hmms(
     lengths = np.diff(taught.source_starts), np.diff(taught.target_starts)
     shares = tuple(np.repeat((1 / (each + 1)).astype(np.float32), lengths[0] * lengths[1]) for each in lengths)
     nulls = np.repeat(1 / (lengths[0] + 1), lengths[1]), np.repeat(1 / (lengths[1] + 1), lengths[0])
-    chains = Chain.even(config), Chain.even(config)
+    chains = JumpChain.even(config), JumpChain.even(config)
     log_likelihoods = np.empty((2, taught.pairs))
     histories: tuple[list[float], list[float]] = [], []
 
-    def count() -> tuple[Emissions, Emissions]:
+    def count() -> tuple[TranslationCounts, TranslationCounts]:
         counts = [np.zeros(len(columns)) for _ in shares]
         for each, share in zip(counts, shares, strict=True):
             in_ranges(threads, add_shares, of_words, places, cells, share, each)
         return (
-            Emissions.of(counts[0], rows, taught.targets, nulls[0], alpha=alpha),
-            Emissions.of(counts[1], columns, taught.sources, nulls[1], alpha=alpha),
+            TranslationCounts.of(counts[0], rows, taught.targets, nulls[0], alpha=alpha),
+            TranslationCounts.of(counts[1], columns, taught.sources, nulls[1], alpha=alpha),
         )
 
     for iteration in range(rounds(config)):
         is_mixture = iteration < config.model1_iterations
         jumps = np.zeros((len(of_sentences) - 1, 2, 2, *chains[0].jumps.shape))
-        how = Expectation(is_mixture, config.agreement and not is_mixture, alpha > 0)
+        how = EStep(is_mixture, config.agreement and not is_mixture, alpha > 0)
         in_ranges(threads, expect, of_sentences, cells, count(), chains, how, shares, nulls, jumps, log_likelihoods)
         if not is_mixture:
             chains = chains[0].learned(jumps[:, 0].sum(0)), chains[1].learned(jumps[:, 1].sum(0))
@@ -429,7 +429,7 @@ def rounds(config: HmmAlignmentConfig) -> int:
 
 
 @compiled()
-def explain_pair(k: int, pairs: Bitext, model: Fitted, links: Array, nulls: Array, jumps: Array) -> float:
+def explain_pair(k: int, pairs: Bitext, model: FittedDirection, links: Array, nulls: Array, jumps: Array) -> float:
     """Fill `links` with q_ij of sentence pair k and `nulls` with P(a_j = null); log P(y ∣ x)."""
     table, totals, alpha, chain = model
     begin, low = pairs.source_starts[k], pairs.target_starts[k]
@@ -449,7 +449,9 @@ def explain_pair(k: int, pairs: Bitext, model: Fitted, links: Array, nulls: Arra
 
 
 @compiled()
-def fill_links(first: int, last: int, pairs: Bitext, model: Fitted, starts: Array, links: Array, nulls: Array) -> None:
+def fill_links(
+    first: int, last: int, pairs: Bitext, model: FittedDirection, starts: Array, links: Array, nulls: Array
+) -> None:
     """q_ij of these sentences, by source position, then by target position, and P(a_j = null) of their tokens."""
     jumps = np.zeros(model.chain.jumps.shape)
     for k in range(first, last):
@@ -485,7 +487,7 @@ class HmmAlignment:
     """t(y ∣ x), without pairs of words that were hardly ever expected."""
     totals: Float64[np.ndarray, " rows"]
     """Σ_y (c(x, y) + α) of each row of the table."""
-    chain: Chain
+    chain: JumpChain
     log_likelihoods: tuple[float, ...]
     """log P of the training text as each iteration found it. It never falls within model 1 and within the iterations
     with jumps if the prior is 0 and the directions need not agree."""
@@ -532,10 +534,10 @@ class HmmAlignment:
                 raise ModelError(
                     f"the aligner is damaged: {name} must be float64 {shape}, but is {found}; fit it again"
                 )
-        return HmmAlignment(config, table, arrays["totals"], Chain(config.null_rate, arrays["jumps"]), ())
+        return HmmAlignment(config, table, arrays["totals"], JumpChain(config.null_rate, arrays["jumps"]), ())
 
-    def _fitted(self) -> Fitted:
-        return Fitted(self.table, self.totals, self.config.dirichlet_alpha, self.chain)
+    def _fitted(self) -> FittedDirection:
+        return FittedDirection(self.table, self.totals, self.config.dirichlet_alpha, self.chain)
 
     def _posteriors(
         self, bitext: Bitext, threads: int

@@ -52,7 +52,7 @@ from seqloom.core.jit import compiled
 # same. Compiled code takes its arguments by position.
 
 
-class Prior(NamedTuple):
+class LinkPrior(NamedTuple):
     """a_ij, the prior probability that source word i generates target word j.
 
     null word            p₀, or 1 / (n + 1) where `null_rate` is below 0
@@ -73,7 +73,7 @@ class Fit(NamedTuple):
     symbols: int
     """One more than the highest target id."""
     table: TranslationTable
-    prior: Prior
+    prior: LinkPrior
 
 
 # --- where links may go ----------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def digamma(x: float) -> float:
 
 
 @compiled()
-def fill_joint(pairs: Bitext, k: int, table: TranslationTable, prior: Prior, floor: float, out: Array) -> None:
+def fill_joint(pairs: Bitext, k: int, table: TranslationTable, prior: LinkPrior, floor: float, out: Array) -> None:
     """a_ij t(y_j ∣ x_i) of sentence k; column 0 is the null word, column i + 1 the word at i."""
     begin, low = pairs.source_starts[k], pairs.target_starts[k]
     m, n = out.shape[0], out.shape[1] - 1
@@ -215,7 +215,7 @@ def fill_joint(pairs: Bitext, k: int, table: TranslationTable, prior: Prior, flo
 
 
 @compiled()
-def choose(first: int, last: int, pairs: Bitext, table: TranslationTable, prior: Prior, chosen: Array) -> None:
+def choose(first: int, last: int, pairs: Bitext, table: TranslationTable, prior: LinkPrior, chosen: Array) -> None:
     """For each target token of these sentences the position of its likeliest source word, −1 for the null word.
 
     Words that occur twice in a sentence are equally likely in model 1: the one nearest to the diagonal is taken, then
@@ -237,7 +237,7 @@ def choose(first: int, last: int, pairs: Bitext, table: TranslationTable, prior:
 
 @compiled()
 def fill_links(
-    first: int, last: int, pairs: Bitext, table: TranslationTable, prior: Prior, starts: Array, out: Array
+    first: int, last: int, pairs: Bitext, table: TranslationTable, prior: LinkPrior, starts: Array, out: Array
 ) -> None:
     """P(target word j comes from source word i) of these sentences, in cells by source position, then by target."""
     for k in range(first, last):
@@ -366,9 +366,9 @@ def begin_fit(bitext: Bitext, config: Model1Config, *, threads: int) -> tuple[Fi
     return Fit(places, taught, len(target_counts), table, prior_of(config, taught)), of_words, of_sentences
 
 
-def prior_of(config: Model1Config, bitext: Bitext) -> Prior:
+def prior_of(config: Model1Config, bitext: Bitext) -> LinkPrior:
     """a_ij of a text."""
     shares = np.empty(len(bitext.targets) if config.tension else 0)
     if config.tension:
         share_diagonal(bitext.source_starts, bitext.target_starts, config.tension, shares)
-    return Prior(-1.0 if config.null_rate is None else float(config.null_rate), float(config.tension), shares)
+    return LinkPrior(-1.0 if config.null_rate is None else float(config.null_rate), float(config.tension), shares)
