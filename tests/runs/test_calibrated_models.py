@@ -32,7 +32,7 @@ def test_the_end_of_training_gives_the_calibration_that_evaluate_gives(tmp_path:
     )
     loaded.tokenizers.save(tmp_path / "text")
     open_pairs(config, listener=ignore).encode(tmp_path, config, tokenizers=loaded.tokenizers, listener=ignore)
-    measured = PairData.load(tmp_path).measure(loaded, listener=ignore)
+    measured = PairData.load(tmp_path, loaded.config).measure(loaded, listener=ignore)
     assert measured.calibration is not None
 
     other = shutil.copytree(GOLDEN, tmp_path / "other")

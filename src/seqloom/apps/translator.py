@@ -1,23 +1,20 @@
 """Text in, text out: a loaded translator with its tokenisers and search."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from jaxtyping import UInt8
-from torch import nn
 
 from seqloom.apps.alignments import Alignment, align_parts
+from seqloom.apps.backends import FusedLanguageModel, NetworkBackend, backend_for, why_alone
 from seqloom.apps.language_model import load_language_model
-from seqloom.apps.lexicon import load_lexicon, offered_symbols, shortlist_of
-from seqloom.apps.request import ConstraintSet, Request, constraint_of, part_constraints, required_symbols
+from seqloom.apps.request import ConstraintSet, Request, constraint_of, part_constraints
 from seqloom.apps.search_settings import device_of, resolved, search_with, settings_for
-from seqloom.classical.lexicon import Lexicon
 from seqloom.core.arguments import (
     as_lines,
     as_text,
@@ -25,43 +22,27 @@ from seqloom.core.arguments import (
     require_callable,
 )
 from seqloom.core.errors import DataError, ModelError, Problem, UsageError, warn
-from seqloom.core.stepping import Stepper
 from seqloom.core.symbols import END, UNKNOWN
-from seqloom.data.batches import PairBatch
 from seqloom.metrics.calibration import Calibration
-from seqloom.models.protocols import TakesShortlist, TranslationModel
-from seqloom.models.transformer import TransformerConfig
-from seqloom.nn.fast.int8 import with_int8
-from seqloom.nn.fast.shortlist import Shortlister
-from seqloom.nn.packing import pack, packing_of
 from seqloom.runs.config import BuildsModel
 from seqloom.runs.languages import split_choice
-from seqloom.runs.loading import LoadedModel, load, require_loaded, require_translator
+from seqloom.runs.loading import Loaded, load, load_translator, require_loaded, require_translator
 from seqloom.runs.readers import require_reader
 from seqloom.runs.translator import (
     LINES_AT_ONCE,
     NO_ATTENTION,
-    AttentionReader,
     Part,
-    PartSearch,
-    batches_by_length,
     ended_at_limit,
     join,
     limit_message,
     line_counter,
     make_parts,
     mean_log_prob,
-    model_stepper,
-    padded,
-    sentences_at_once,
     source_batch,
     words_of,
 )
-from seqloom.search.constraints import Constraint
-from seqloom.search.decode import constraints_for, decode
+from seqloom.search.decode import decode
 from seqloom.search.driver import Cancellation
-from seqloom.search.ensemble import Ensemble, Fusion
-from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 from seqloom.search.trace import Recorder, Trace
@@ -70,72 +51,6 @@ from seqloom.text.normalise import is_blank
 from seqloom.text.tags import Tagged, place_tags, take_out
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.text.translation_memory import MemoryMatch
-
-
-@dataclass(frozen=True)
-class FusedLanguageModel:
-    """A language model of the target vocabulary, and its weight λ in log P_model + λ log P_lm."""
-
-    stepper: Stepper
-    weight: float
-
-
-class Steppers:
-    """Makes the stepper of a search, of one model or of several that decide together, in the precision requested.
-
-    All use the lexicon of the first: they share its vocabulary.
-    """
-
-    def __init__(self, loaded: Sequence[LoadedModel], *, fused: FusedLanguageModel | None = None) -> None:
-        self._loaded = loaded
-        self._fused = fused
-        self._made: dict[tuple[int, bool, str], Stepper] = {}
-        self.is_several = len(loaded) > 1 or fused is not None
-
-    def stepper(self, settings: SearchConfig, *, attention: bool, required: Sequence[Collection[int]]) -> Stepper:
-        """For the next batch; `required` are symbols that must be in the shortlists of its sentences."""
-        models = self._int8_models if settings.precision == "int8" else [each.model for each in self._loaded]
-        shortlist = None
-        if settings.shortlist:
-            lists = shortlist_of(self._lexicon, settings.shortlist)
-            shortlist = partial(offered_symbols, lists, required=required)
-        heads = settings.heads
-        steppers = [self._stepper_of(model, attention=attention, heads=heads, shortlist=shortlist) for model in models]
-        stepper = steppers[0] if len(steppers) == 1 else Ensemble(steppers)
-        return stepper if self._fused is None else Fusion(stepper, self._fused.stepper, weight=self._fused.weight)
-
-    def _stepper_of(self, model: nn.Module, *, attention: bool, heads: str, shortlist: Shortlister | None) -> Stepper:
-        """That of one model, made once: weights are packed for it, which takes as long as a line."""
-        key = (id(model), attention, heads)
-        if key not in self._made:
-            self._made[key] = model_stepper(model, attention=attention, heads=heads)
-        made = self._made[key]
-        if shortlist is None:
-            return made
-        if isinstance(made, TakesShortlist):
-            return made.with_shortlist(shortlist)
-        return model_stepper(model, attention=attention, heads=heads, shortlist=shortlist)
-
-    def attention_reader(self, settings: SearchConfig) -> AttentionReader:
-        """Adds attention to what a search has found."""
-        return AttentionReader([each.model for each in self._loaded], self._loaded[0].device, settings)
-
-    @property
-    def can_attend(self) -> bool:
-        """False if all models declare that they have no attention."""
-        return any(each.config.model.has_attention is not False for each in self._loaded)
-
-    @cached_property
-    def _int8_models(self) -> list[nn.Module]:
-        return [with_int8(each.model) for each in self._loaded]
-
-    @cached_property
-    def _lexicon(self) -> Lexicon:
-        return load_lexicon(self._loaded[0].folder, self._loaded[0].tokenizers)
-
-
-MAX_SCORED_TOKENS = 5_000
-"""Tokens on a side, END included, above which a pair is not scored."""
 
 
 class PartListener(Protocol):
@@ -194,8 +109,8 @@ class Translator:
 
     def __init__(
         self,
-        loaded: LoadedModel,
-        companions: Sequence[LoadedModel] = (),
+        loaded: Loaded,
+        companions: Sequence[Loaded] = (),
         *,
         fused: FusedLanguageModel | None = None,
     ) -> None:
@@ -219,9 +134,8 @@ class Translator:
         """None if it is not known."""
         self.longest = loaded.config.data.longest
         """Tokens of a source sentence, END included, up to which it is not split."""
-        self._model = cast("TranslationModel", loaded.model)
-        self._steppers = Steppers([loaded, *companions], fused=fused)
-        self.calibration = None if self._steppers.is_several else loaded.calibration
+        self._backend = backend_for(loaded, companions, fused)
+        self.calibration = None if self._backend.is_several else loaded.calibration
         """What confidences are computed with. Models that decide together have other probabilities than the first."""
         self._members = [each.summary() for each in (loaded, *companions)]
 
@@ -238,7 +152,7 @@ class Translator:
 
         `source` and `target` choose the languages of a model that knows several, such as "en" and "de".
         """
-        return Translator(load(folder, device=device, model=model, source=source, target=target))
+        return Translator(load_translator(folder, device=device, model=model, source=source, target=target))
 
     def __repr__(self) -> str:
         return f"Translator({', with '.join(self._members)})"
@@ -246,7 +160,7 @@ class Translator:
     @property
     def can_attend(self) -> bool:
         """False if it has no attention, so that neither words can be aligned nor tags placed by their words."""
-        return self._steppers.can_attend
+        return self._backend.can_attend
 
     def translate(
         self, lines: Iterable[str], *, search: SearchConfig | Mapping[str, Any] | None = None, **changes: Any
@@ -322,6 +236,7 @@ class Translator:
         once, which is quicker, and ends with the step that it is computing.
         """
         settings = self.loaded.search_settings(request.search)
+        self._backend.require(request, settings)
         glossary = None if request.glossary is None else request.glossary.read_by(self.tokenizers.source)
         constraints = request.line_constraints(len(lines))
         if glossary is not None or any(each is not None for each in constraints):
@@ -329,8 +244,8 @@ class Translator:
         bare = [take_out(line) for line in lines] if request.tags else []
         plain = [each.plain for each in bare] if request.tags else lines
         render = _Render(self.tokenizers, settings, request, self.calibration)
-        with_attention = self._steppers.attention_reader(settings) if render.may_need_attention else None
-        if (request.align or request.tags) and not self._steppers.can_attend:
+        with_attention = self._backend.attention_reader(settings) if render.may_need_attention else None
+        if (request.align or request.tags) and not self._backend.can_attend:
             raise UsageError(NO_ATTENTION)
         results: list[list[Translation]] = []
         for begin in range(0, len(plain), LINES_AT_ONCE):
@@ -345,21 +260,11 @@ class Translator:
                         watch.cut(begin + line, len(places))
             on_batch = _reporter(parts, len(some), progress, watch)
             by_part = part_constraints(parts, constraints[begin : begin + LINES_AT_ONCE], glossary)
-            search = self._part_search(settings, by_part)
-            bound: list[Constraint | None] = []
-            for part, given in zip(parts, by_part, strict=True):
-                try:  # one that cannot be met is reported with its line, before anything is searched
-                    bound.append(constraint_of(given, self.tokenizers.target))
-                    if given:
-                        source = source_batch([part.ids], self.loaded.device)
-                        constraints_for(source, settings, bound[-1:], end=END, show=search.show)
-                except UsageError as error:
-                    raise UsageError(f"line {part.number}: {error}") from error
             cancellation = None
             if is_cancelled is not None:
                 lines_of_parts = [begin + part.line for part in parts]
                 cancellation = Cancellation(is_cancelled, on_dropped, stop).for_batch(lines_of_parts)
-            found = search(parts, constraints=bound, on_batch=on_batch, cancellation=cancellation)
+            found = self._backend.search(parts, settings, by_part, on_batch=on_batch, cancellation=cancellation)
             is_aligned = [request.align or bool(bare and bare[begin + line].nodes) for line in range(len(some))]
             if with_attention is not None:
                 found = with_attention(parts, found, render.needs_attention(by_line, found, is_aligned))
@@ -385,36 +290,38 @@ class Translator:
     def score(self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> list[float | None]:
         """log P(target | source) of each given pair, the end symbol included; None where a side is blank.
 
-        Models that decide together score together. Pairs are numbered from `first` in messages. One with more than
-        `MAX_SCORED_TOKENS` tokens on a side is refused: memory grows with the square of its length, and a sum over
-        parts would be another number. So is one that a table of positions is too short for.
+        Models that decide together score together. A fitted model gives its score, −inf for a translation that it
+        cannot produce. Pairs are numbered from `first` in messages. One with more than `MAX_SCORED_TOKENS` tokens on a
+        side is refused: memory grows with the square of its length, and a sum over parts would be another number. So
+        is one that a table of positions is too short for.
         """
         sources, targets = as_lines(sources, "score"), as_lines(targets, "score")
         if len(sources) != len(targets):
             raise UsageError(f"got {len(sources)} sources and {len(targets)} targets; give as many of both")
         wanted = [at for at in range(len(sources)) if not (is_blank(sources[at]) or is_blank(targets[at]))]
-        source_ids = [[*ids, END] for ids in self.tokenizers.source.encode_many([sources[at] for at in wanted])]
-        target_ids = [[*ids, END] for ids in self.tokenizers.target.encode_many([targets[at] for at in wanted])]
-        scores: list[float | None] = [None] * len(sources)
-        lengths = [max(len(a), len(b)) for a, b in zip(source_ids, target_ids, strict=True)]
-        limits = _positions(self.loaded)
+        encoded = self.tokenizers.source.encode_many([sources[at] for at in wanted])
+        parts = [Part(at, sources[at], [*ids, END], key=at) for at, ids in zip(wanted, encoded, strict=True)]
+        ids_of_targets = self.tokenizers.target.encode_many([targets[at] for at in wanted])
         problems = [
-            Problem(f"line {first + at} has {len(ids):,} tokens on a side; at most {most:,} can be scored, so split it")
-            for at, *sides in zip(wanted, source_ids, target_ids, strict=True)
-            for ids, most in zip(sides, limits, strict=True)
-            if len(ids) > most
+            Problem(
+                f"line {first + part.line} has {count:,} tokens on a side; at most {most:,} can be scored, so split it"
+            )
+            for part, ids in zip(parts, ids_of_targets, strict=True)
+            for count, most in zip((len(part.ids), len(ids) + 1), self._backend.max_tokens, strict=True)
+            if count > most
         ]
         if problems:
             raise DataError(problems=problems)
-        for batch in batches_by_length(lengths, self.config.search.tokens_per_batch):
-            values = self._log_probs([source_ids[at] for at in batch], [target_ids[at] for at in batch])
-            for at, value in zip(batch, values, strict=True):
-                if math.isnan(value):
-                    raise ModelError(
-                        f"the model gives no number (NaN) for log P of line {first + wanted[at]}; its weights are not "
-                        "finite: train it again with a lower training.learning_rate, or download an imported one again"
-                    )
-                scores[wanted[at]] = value
+        scores: list[float | None] = [None] * len(sources)
+        tokens_per_batch = self.config.search.tokens_per_batch
+        found = self._backend.scores(parts, ids_of_targets, tokens_per_batch=tokens_per_batch)
+        for at, value in zip(wanted, found, strict=True):
+            if math.isnan(value):
+                raise ModelError(
+                    f"the model gives no number (NaN) for log P of line {first + at}; its weights are not "
+                    "finite: train it again with a lower training.learning_rate, or download an imported one again"
+                )
+            scores[at] = value
         return scores
 
     def unknown_rate(self, lines: Sequence[str]) -> float:
@@ -422,14 +329,6 @@ class Translator:
         encoded = self.tokenizers.source.encode_many(as_lines(lines, "unknown_rate"))
         ids = [id for line in encoded for id in line]
         return ids.count(UNKNOWN) / max(1, len(ids))
-
-    def _part_search(self, settings: SearchConfig, constraints: Sequence[ConstraintSet | None]) -> PartSearch:
-        def stepper(places: Sequence[int]) -> Stepper:
-            required = [required_symbols(constraints[at], self.tokenizers.target) for at in places]
-            return self._steppers.stepper(settings, attention=settings.coverage > 0, required=required)
-
-        at_once = sentences_at_once(self.loaded, settings)
-        return PartSearch(self.tokenizers.target, self.loaded.device, settings, at_once, stepper)
 
     def watch(
         self,
@@ -440,6 +339,9 @@ class Translator:
         **changes: Any,
     ) -> Watched:
         """Translate a line by beam search and record every candidate. It must not exceed the model's limit."""
+        if not isinstance(self._backend, NetworkBackend):
+            kind = self.config.model.kind
+            raise UsageError(f"the search of a model of kind {kind} cannot be watched: it does not write step by step")
         settings = search_with(self.loaded.config.search, search, changes, method=self.watch)
         settings = self.with_own_rules(self.loaded.search_settings(settings))
         given = Request(constraints=constraints).line_constraints(1)
@@ -451,7 +353,7 @@ class Translator:
             )
         recorder = Recorder()
         render = _Render(self.tokenizers, settings, Request(), self.calibration)
-        core = self._part_search(settings, given)
+        core = self._backend.part_search(settings, given)
         with torch.inference_mode():
             (found,) = decode(
                 core.stepper([0]),
@@ -463,7 +365,7 @@ class Translator:
             )
         if render.may_need_attention:
             needed = render.needs_attention([[0]], [found], [False])
-            (found,) = self._steppers.attention_reader(settings)(parts, [found], needed)
+            (found,) = self._backend.attention_reader(settings)(parts, [found], needed)
         return Watched(
             tuple(render.line(parts, [found], align=False)), recorder.traces(1)[0], self.tokenizers.target.piece
         )
@@ -475,36 +377,6 @@ class Translator:
 
     def _parts(self, lines: Sequence[str], settings: SearchConfig, *, first: int = 0) -> list[Part]:
         return make_parts(lines, self.tokenizers.source, limit=self.longest, split=settings.split, first=first)
-
-    @torch.inference_mode()
-    def _log_probs(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
-        """log P of each target: by one pass of a model, step by step where several decide together."""
-        source = source_batch(sources, self.loaded.device)
-        if self._steppers.is_several:
-            settings = SearchConfig()
-            stepper = self._steppers.stepper(settings, attention=False, required=[])
-            given = [ids[:-1] for ids in targets]  # it adds the end itself
-            return [found.log_prob for found in forced_search(stepper, source, given, settings=settings)]
-        ids, lengths = padded(targets)
-        pairs = PairBatch(source, torch.from_numpy(ids), torch.from_numpy(lengths), np.zeros(len(ids), np.int64))
-        batch = pairs.to(self.loaded.device)
-        features = self._model(batch.source, batch.previous, batch.target_lengths)  # [tokens, width]
-        packing = packing_of(batch.target_lengths, batch.target.shape[1])
-        labels = pack(batch.target, packing)  # [tokens]
-        chosen = self._model.output.log_probs(features).gather(1, labels[:, None]).squeeze(1).double()  # [tokens]
-        sums = chosen.new_zeros(packing.batch).index_add_(0, packing.flat // packing.longest, chosen)  # [batch]
-        return [float(value) for value in sums.tolist()]
-
-
-def _positions(loaded: LoadedModel) -> tuple[int, int]:
-    """Tokens of the longest source and target that can be scored, each END counted."""
-    settings = loaded.config.model
-    if not isinstance(settings, TransformerConfig) or not settings.is_bounded:
-        return MAX_SCORED_TOKENS, MAX_SCORED_TOKENS
-    frame = settings.frame.symbols()
-    around = len(frame.source_before) + len(frame.source_after), len(frame.target_before) - 1
-    source, target = (min(MAX_SCORED_TOKENS, max(1, settings.longest - count)) for count in around)
-    return source, target
 
 
 @dataclass(frozen=True)
@@ -588,16 +460,21 @@ def open_translator(
     config = settings_for(folder, overrides)  # before the weights are read
     device = device_of(overrides)
     (source, target), _ = split_choice(overrides)
-    loaded = load(folder, device=device, source=source, target=target)
     for other in companions:
-        if resolved(other, []).purpose == "language model":
+        of_other = resolved(other, [])
+        if of_other.purpose == "language model":
             raise UsageError(f"{other} is a language model, and --with takes translators; add it with --fuse {other}")
+        if of_other.model.is_fitted:
+            raise UsageError(why_alone(other, of_other))
+    if config.model.is_fitted and (companions or fuse is not None):
+        raise UsageError(why_alone(folder, config))
+    loaded = load_translator(folder, device=device, source=source, target=target)
     fused = None if fuse is None else fused_language_model(loaded, *fuse)
     others = [load(other, device=device, source=source, target=target) for other in companions]
     return Translator(replace(loaded, config=config), others, fused=fused)
 
 
-def fused_language_model(loaded: LoadedModel, folder: Path, weight: float) -> FusedLanguageModel:
+def fused_language_model(loaded: Loaded, folder: Path, weight: float) -> FusedLanguageModel:
     """The language model in `folder`, for fusion with a translator, whose target vocabulary it must share."""
     language_model = load_language_model(folder, device=str(loaded.device))
     reader = require_reader(language_model)

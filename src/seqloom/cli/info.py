@@ -87,7 +87,7 @@ def _cut(folder: Path, config: "RunConfig", text: Path, side: Literal["source", 
 
     tokenizers = Tokenizers.load(folder / "text")
     tokenizer = tokenizers.source if side == "source" else tokenizers.target
-    if config.purpose != "translator":
+    if not config.reads_pairs:
         return tokenizer.round_trip_report(list(read_one_language(text, language=config.data.target)))
     languages = config.data.source, config.data.target
     read = read_side(text, TextEncoding(), side=side, languages=languages, warn=lambda _message: None)
@@ -98,14 +98,18 @@ def _describe(
     folder: Path, card: "Card", *, config: "RunConfig", detected: list[str], files: dict[str, int]
 ) -> list[str]:
     from seqloom.core.arrays import map_safetensors
-    from seqloom.runs.config import FitsText, OutsideConfig
+    from seqloom.runs.config import FitsPairs, FitsText, OutsideConfig
     from seqloom.runs.model_dir import read_calibration
+    from seqloom.search.settings import FOLLOWED_BY_FITTED
     from seqloom.text.tokenizer import Tokenizers
 
     use, search = config.purpose, {}
     if use == "translator":
         languages = f"{card.source or '?'} → {card.target or '?'}"
-        search = config.search.with_output_limit(card.output_limit).model_dump(mode="json")
+        if config.model.is_fitted:
+            search = config.search.model_dump(mode="json", include=set(FOLLOWED_BY_FITTED))
+        else:
+            search = config.search.with_output_limit(card.output_limit).model_dump(mode="json")
     else:
         languages = f"{use} of {card.target}" if card.target else use
         if use == "language model":  # the method, and what is not a default
@@ -120,7 +124,7 @@ def _describe(
         unused = idle.get(sizes["smoothing"], ("alpha",))
         sizes = {name: value for name, value in sizes.items() if name not in unused}
     arrays: list[tuple[str, str]] = []
-    if isinstance(config.model, FitsText):
+    if isinstance(config.model, FitsText | FitsPairs):
         arrays = list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
     tokenizers = Tokenizers.load(folder / "text")
     pieces = f"{tokenizers.target.size:,} pieces"

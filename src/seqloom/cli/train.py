@@ -115,7 +115,7 @@ def train(
 ) -> None:
     """Train a model on your own text: a translator, a language model or word vectors.
 
-    [bold]model.kind[/bold] selects the model: transformer (the default) and seq2seq translate; rnn_lm, gpt,
+    [bold]model.kind[/bold] selects the model: transformer (the default), seq2seq and dictionary translate; rnn_lm, gpt,
     elmo, ngram, markov and hmm are language models; word2vec learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
@@ -184,7 +184,7 @@ def _describe(trained: "Trained") -> list[str]:
     """The result of a run, and commands to run next."""
     outcome, model = trained.outcome, trained.model
     if outcome.reason == "fitted":
-        effort = f"Fitted to {outcome.tokens:,} tokens in {duration(outcome.seconds)}"
+        effort = f"{outcome.message.capitalize()} in {duration(outcome.seconds)}"
     else:
         best = f", best dev loss {outcome.best_loss:.4f} at step {outcome.best_step:,}" if outcome.best_loss else ""
         skipped = f", {outcome.skipped} steps skipped" if outcome.skipped else ""
@@ -193,6 +193,7 @@ def _describe(trained: "Trained") -> list[str]:
         "translator": [f"seqloom translate {model} FILE"],
         "language model": [f"seqloom perplexity {model} FILE", f"seqloom generate {model} --prompt 'The'"],
         "word vectors": [f"seqloom vectors nearest {model} WORD"],
+        "aligner": [f"seqloom align --model {model} SOURCE TARGET"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:
         longer = f"seqloom train --resume {trained.run} training.steps={2 * outcome.step}"

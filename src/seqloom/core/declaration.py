@@ -4,7 +4,7 @@ Code above `models` and `classical` reads these declarations. It never asks whic
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -146,6 +146,13 @@ class ModelSettings(Config):
     def has_output_table(self) -> bool:
         """Whether the output scores all symbols with one table, as sampled objectives and smoothing need."""
         return True
+
+    def check_files(self) -> None:
+        """Refuse files that the settings name and that cannot be used: a run calls this before anything slow."""
+
+    def extra_pairs(self) -> Sequence[tuple[str, str]]:
+        """Source and target texts whose words belong in the vocabularies, beside those of the training text."""
+        return ()
 
     def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:  # noqa: ARG002
         """Sizes of a translation model for this much data; `self` holds the settings that were given."""

@@ -37,7 +37,6 @@ from seqloom.models.reading import RecurrentReader
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.objectives import AliasSampler, FullSoftmax, Nce, Objective, SampledSoftmax, noise_distribution
 from seqloom.nn.outputs import Output
-from seqloom.runs.config import FitsText
 from seqloom.runs.loading import Loaded
 from seqloom.runs.readers import require_reader
 from seqloom.text.normalise import is_blank
@@ -229,7 +228,7 @@ def look_at_partition(
     """
     settings, model = config or PartitionConfig(), loaded.config.model
     reader = cast("RecurrentReader", require_reader(loaded))
-    if isinstance(model, FitsText) or not model.has_output_table:
+    if model.is_fitted or not model.has_output_table:
         raise UsageError(
             f"{loaded.folder} is normalised by construction and has no log Z; use a recurrent "
             "language model with model.output=full"

@@ -28,6 +28,7 @@ from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.settings import SearchConfig
+from seqloom.smt.dictionary import DictionaryConfig
 from seqloom.smt.pairs import EncodedPairs
 from seqloom.tasks.settings import (
     BidirectionalConfig,
@@ -118,10 +119,11 @@ ModelConfig = Annotated[
     | MarkovConfig
     | HmmConfig
     | Word2VecConfig
+    | DictionaryConfig
     | OutsideConfig,
     Field(discriminator="kind"),
 ]
-"""Every model there is. A new one is a file in `models/` or `classical/` and a word here."""
+"""Every model there is. A new one is a file in `models/`, `classical/` or `smt/` and a word here."""
 
 AnyTask = (
     TranslationConfig | LanguageModellingConfig | BidirectionalConfig | MaskedLanguageModellingConfig | FittingConfig
@@ -304,7 +306,11 @@ class RunConfig(Config):
             return values
         followed: dict[str, Any] = {**values, "task": {"kind": declared.task_kind, **task}}
         search = values.get("search", {})
-        if declared.purpose not in ("translator", None) and isinstance(search, Mapping):
+        if not isinstance(search, Mapping):
+            return followed
+        if declared.purpose in ("translator", "aligner", None):
+            followed["search"] = {**declared.search_defaults, **search}
+        else:
             # The search of another program is a beam search.
             is_own = search.get("mode", "seqloom") == "seqloom"
             followed["search"] = {**SAMPLING, **({} if is_own else {"method": "beam"}), **search}
@@ -314,6 +320,11 @@ class RunConfig(Config):
     def purpose(self) -> Purpose:
         """What the model is for; that of a model from outside follows from its task."""
         return self.model.purpose or ("translator" if isinstance(self.task, TranslationConfig) else "language model")
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether the model learns from sentence pairs, and not from a text of one language."""
+        return self.purpose in ("translator", "aligner")
 
     @model_validator(mode="after")
     def _task_fits(self) -> "RunConfig":
@@ -400,8 +411,10 @@ class RunConfig(Config):
 
     @model_validator(mode="after")
     def _search_fits(self) -> "RunConfig":
-        """What the search needs of attention. A run is scored with these settings after its last step."""
+        """What the search needs of the model. A run is scored with these settings after its last step."""
         model, search = self.model, self.search
+        if model.is_fitted and self.purpose == "translator" and (problem := search.problem_of_fitted(model.kind)):
+            raise ValueError(problem)
         if model.has_attention is None:
             return self
         if model.attention_heads is None and search.heads not in ("mean", "max"):

@@ -19,7 +19,7 @@ from seqloom.metrics.calibration import Calibration
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import keep_scales
 from seqloom.pretrained.folder import is_published
-from seqloom.runs.config import BuildsModel, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.importing import opened_published
 from seqloom.runs.languages import LanguageChoice
 from seqloom.runs.model_dir import (
@@ -78,6 +78,8 @@ class Loaded:
     model: Any
     card: Card
     device: torch.device = CPU
+    calibration: Calibration | None = None
+    """What the confidence of its translations is computed with."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.summary()})"
@@ -93,23 +95,25 @@ class Loaded:
             place += f", step {unfinished['step']:,} of {unfinished['steps']:,}"
         return f"{kind}{languages}, {card.parameters:,} parameters, {place}"
 
+    def search_settings(self, given: SearchConfig | None = None) -> SearchConfig:
+        """These settings, or its own, with a maximum output length that fits its training data where none was set.
+
+        The search of a fitted model has no such maximum.
+        """
+        settings = given or self.config.search
+        return settings if self.config.model.is_fitted else settings.with_output_limit(self.card.output_limit)
+
 
 @dataclass(frozen=True, repr=False)
 class LoadedModel(Loaded):
     """A model that was trained in steps."""
 
     model: nn.Module
-    calibration: Calibration | None = None
-    """What the confidence of its translations is computed with."""
-
-    def search_settings(self, given: SearchConfig | None = None) -> SearchConfig:
-        """These settings, or its own, with a maximum output length that fits its training data where none was set."""
-        return (given or self.config.search).with_output_limit(self.card.output_limit)
 
 
 @dataclass(frozen=True, repr=False)
 class LoadedFitted(Loaded):
-    """A model that was fitted to a text as a whole."""
+    """A model that was fitted to a text, or to sentence pairs, as a whole."""
 
     model: FittedModel
 
@@ -134,8 +138,9 @@ def load(
     config = read_settings(folder, [*choice.overrides(), *([] if device is None else [f"device={device}"])])
     if choice != LanguageChoice():
         card = replace(card, source=config.data.source, target=config.data.target)
-    if isinstance(config.model, FitsText):
-        raise UsageError(f"{folder} does not translate: {in_words(config)}, or seqloom.load(…).model from Python")
+    if config.model.is_fitted:
+        lacks = "is not a neural network" if config.purpose == "translator" else "does not translate"
+        raise UsageError(f"{folder} {lacks}: {in_words(config)}, or seqloom.load(…).model from Python")
     # Earlier versions recorded a model from outside by its repr alone.
     outside = (
         config.model.in_words() if isinstance(config.model, OutsideConfig) else card.trained_on.get("outside_model")
@@ -159,22 +164,49 @@ def load(
     return LoadedModel(folder, config, tokenizers, built, card, place, read_calibration(folder))
 
 
-def load_fitted(folder: Path | str) -> LoadedFitted:
-    """Read the directory of a fitted model. Its arrays stay in their file, mapped into memory."""
+def load_fitted(folder: Path | str, *, source: str | None = None, target: str | None = None) -> LoadedFitted:
+    """Read the directory of a fitted model. Its arrays stay in their file, mapped into memory.
+
+    `source` and `target`, if given, must be the languages of the model.
+    """
     folder = find_model(as_path(folder, "folder"))
     card = read_card(folder)
-    config = read_settings(folder)
-    if not isinstance(config.model, FitsText):
-        raise UsageError(
-            f"{folder} holds a model of kind {config.model.kind}, not one that was fitted: {in_words(config)}"
-        )
+    config = read_settings(folder, LanguageChoice(source, target).overrides())
+    settings = config.model
+    if not settings.is_fitted:
+        raise UsageError(f"{folder} holds a model of kind {settings.kind}, not one that was fitted: {in_words(config)}")
     tokenizers = Tokenizers.load(folder / "text")
     path = folder / "model.safetensors"
     try:
-        fitted = config.model.restore(map_safetensors(path), tokenizers.target.vocabulary)
+        arrays = map_safetensors(path)
+        fitted: FittedModel
+        if isinstance(settings, FitsPairs):
+            fitted = settings.restore_pairs(arrays, tokenizers)
+        else:
+            assert isinstance(settings, FitsText)
+            fitted = settings.restore(arrays, tokenizers.target.vocabulary)
     except (DataError, ModelError) as error:  # which know nothing of a file, or name it already
         raise ModelError(str(error) if str(path) in str(error) else f"{path}: {error}; {AGAIN}") from error
-    return LoadedFitted(folder, config, tokenizers, fitted, card)
+    return LoadedFitted(folder, config, tokenizers, fitted, card, calibration=read_calibration(folder))
+
+
+def load_translator(
+    folder: Path | str,
+    *,
+    device: str | None = None,
+    model: BuildsModel | None = None,
+    source: str | None = None,
+    target: str | None = None,
+) -> Loaded:
+    """The same as `load` for translators of either sort: trained in steps, or fitted to sentence pairs as a whole."""
+    found = find_model(as_path(folder, "folder"))
+    require_builder(model)
+    config = read_settings(found)
+    if not config.model.is_fitted:
+        return load(found, device=device, model=model, source=source, target=target)
+    require_translator(found, config)
+    _require_inside(found, config, model)
+    return load_fitted(found, source=source, target=target)
 
 
 def load_any(folder: Path | str, *, device: str | None = None, model: BuildsModel | None = None) -> Loaded:
@@ -185,11 +217,16 @@ def load_any(folder: Path | str, *, device: str | None = None, model: BuildsMode
     found = find_model(as_path(folder, "folder"))
     require_builder(model)
     config = read_settings(found)
-    if not isinstance(config.model, FitsText):
+    if not config.model.is_fitted:
         return load(found, device=device, model=model)
-    if model is not None:
-        raise UsageError(f"{found} holds a model of kind {config.model.kind}, not one from outside; leave out model=")
+    _require_inside(found, config, model)
     return load_fitted(found)
+
+
+def _require_inside(folder: Path, config: RunConfig, model: BuildsModel | None) -> None:
+    """Refuse settings of a model from outside for a model of this package."""
+    if model is not None:
+        raise UsageError(f"{folder} holds a model of kind {config.model.kind}, not one from outside; leave out model=")
 
 
 def find_model(folder: Path) -> Path:
@@ -458,7 +495,7 @@ def require_translator(folder: Path, config: RunConfig) -> None:
 
 def require_trained(folder: Path, config: RunConfig, *, what: str) -> None:
     """Refuse a model that was fitted by a loop of its own."""
-    if isinstance(config.model, FitsText):
+    if config.model.is_fitted:
         raise UsageError(f"{folder} was not trained by gradient descent, so {what}: {in_words(config)}")
 
 

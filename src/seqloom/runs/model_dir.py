@@ -239,6 +239,7 @@ def save_fitted(
     tokenizers: Tokenizers,
     arrays: Mapping[str, np.ndarray],
     card: Card,
+    calibration: Calibration | None = None,
     tables: Tables | None = None,
 ) -> None:
     """The same for a fitted model."""
@@ -246,6 +247,8 @@ def save_fitted(
 
     def write(path: Path) -> None:
         save_arrays(tidy, path)
+        if calibration is not None:
+            write_calibration(path.with_name(CALIBRATION), calibration)
         if tables:
             save_tables(tables, path.with_name(TABLES))
 

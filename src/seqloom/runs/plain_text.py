@@ -22,7 +22,7 @@ from seqloom.core.files import write_atomically
 from seqloom.data.plain_text import Stream, TextCorpus, TextLine, TextLines, encode_text
 from seqloom.data.store import read_stored_lines
 from seqloom.metrics.scoring import CorpusScore
-from seqloom.runs.config import DataConfig, FitsText, RunConfig
+from seqloom.runs.config import DataConfig, RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.readers import measure_perplexity
@@ -71,7 +71,7 @@ def size_text(config: RunConfig, files: Sequence[Path], *, formats: Sequence[For
 def sizes_for(config: RunConfig, facts: TextFacts, *, dev_tokens: int = 0) -> Sizing:
     """Sizes for such a text, given the settings that were set."""
     model, task, pieces, training = config.model, config.task, config.text.kind, config.training
-    if isinstance(model, FitsText):
+    if model.is_fitted:
         return choose_fitted_sizes(facts, model, pieces=pieces)
     assert isinstance(task, LanguageModellingConfig | BidirectionalConfig)
     steps = training.steps if "steps" in training.model_fields_set else None

@@ -29,7 +29,7 @@ from seqloom.data.corpus import file_stamps
 from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_from, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
 from seqloom.runs import plain_text, translation
-from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
+from seqloom.runs.config import BuildsModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.loading import find_model, require_device, symbols_of
 from seqloom.runs.memory import FEWEST, require_memory
 from seqloom.runs.model_dir import read_settings
@@ -48,7 +48,7 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev)(\.partial-\w+)?/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
-    r"|data/(references\.txt|dev\.txt|files\.json)"
+    r"|data/(references\.txt|sources\.txt|dev\.txt|files\.json)"
 )
 """Everything a run directory can hold before `run.json` is written."""
 
@@ -66,14 +66,14 @@ def open_text(
     config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
 ) -> PairText | PlainText:
     """Open and check the text of a run; `split` says how pairs are held out."""
-    if config.purpose == "translator":
+    if config.reads_pairs:
         return open_pairs(config, split=split, formats=formats, listener=listener)
     return open_texts(config, formats=formats, listener=listener)
 
 
 def load_data(run: Path, config: RunConfig) -> PairData | TextData:
     """The encoded text of a run. A DataError says what is damaged or missing."""
-    return PairData.load(run) if config.purpose == "translator" else TextData.load(run, config)
+    return PairData.load(run, config) if config.reads_pairs else TextData.load(run, config)
 
 
 def choose_config(
@@ -116,22 +116,27 @@ def choose_config(
         )
     first = resolve(RunConfig, defaults={**defaults, **_text_defaults(first)}, file=file, overrides=overrides)
     given_tokenizers(first)  # to refuse what cannot be used
+    if first.reads_pairs and first.model.is_fitted and first.text.kind != "word":
+        raise UsageError(
+            f"text.kind={first.text.kind} cannot be combined with model.kind={first.model.kind}, which works on whole "
+            "words; leave out text.kind"
+        )
+    first.model.check_files()
     folders = _files_of_folders(first, train, dev, formats=formats, listener=listener)
     if folders:
         named |= folders
         first = first.model_copy(update={"data": first.data.model_copy(update=folders)})
     names = tuple(named.get("train", ())) or first.data.train
-    is_translation = first.purpose == "translator"
     if not names:
         pairs = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
-        raise UsageError(f"no training files: give {pairs if is_translation else '--train TEXT'}, or data.train")
-    if isinstance(first.model, FitsText) and first.training.start_from is not None:
+        raise UsageError(f"no training files: give {pairs if first.reads_pairs else '--train TEXT'}, or data.train")
+    if first.model.is_fitted and first.training.start_from is not None:
         raise UsageError(
             f"training.start_from={first.training.start_from} is for models that are trained step by step; one of "
             f"kind {first.model.kind} is fitted to its text as a whole"
         )
 
-    sizing = (size_pairs if is_translation else size_text)(first, [Path(name) for name in names], formats=formats)
+    sizing = (size_pairs if first.reads_pairs else size_text)(first, [Path(name) for name in names], formats=formats)
     inherited: dict[str, Any] = {}
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
@@ -152,7 +157,7 @@ def choose_config(
         config = with_model(config, model)
         if unused := [each for each in overrides if each.startswith("model.") and not each.startswith("model.kind=")]:
             notice(listener, f"{', '.join(unused)} has no effect: the settings of the model were given from Python")
-    if isinstance(config.model, FitsText):
+    if config.model.is_fitted:
         # A file that was written by a run has all settings; those at their defaults were not set by the user.
         of_file = read_config_file(file).values.get("training") if file is not None else None
         usual = TrainingConfig()
@@ -186,7 +191,7 @@ def _files_of_folders(
     for side, names in given.items():
 
         def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
-            if first.purpose == "translator":
+            if first.reads_pairs:
                 return pairs_in(folder, languages, is_held_out=is_held_out, formats=formats)
             return texts_in(folder, languages[1], is_held_out=is_held_out, formats=formats)
 
@@ -195,7 +200,7 @@ def _files_of_folders(
             notice(listener, sentence)
         if notices:
             found[side] = files
-        if first.purpose == "translator" and (said := languages_from([Path(name) for name in files], formats)):
+        if first.reads_pairs and (said := languages_from([Path(name) for name in files], formats)):
             languages = languages[0] or said[0], languages[1] or said[1]
     both = set(found.get("train", given["train"])) & set(found.get("dev", given["dev"]))
     if both:
@@ -205,7 +210,7 @@ def _files_of_folders(
 
 def report_warmup(config: RunConfig, *, listener: Listener) -> None:
     """Report a warm-up that does not end before the run does."""
-    if not isinstance(config.model, FitsText) and (problem := config.training.warmup_problem()):
+    if not config.model.is_fitted and (problem := config.training.warmup_problem()):
         notice(listener, problem)
 
 
@@ -258,7 +263,7 @@ def given_tokenizers(config: RunConfig) -> Tokenizers | None:
                 f"text.{field}={json.dumps(given)} contradicts data.tokenizers_from={name}, whose tokenisers have "
                 f"text.{field}={json.dumps(value)}; leave one of them out"
             )
-    return found if config.purpose == "translator" else Tokenizers(found.target, found.target)
+    return found if config.reads_pairs else Tokenizers(found.target, found.target)
 
 
 def _is_vocabulary(path: Path) -> bool:
@@ -273,7 +278,7 @@ def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
         return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
     text = _text_defaults(first)
     first = resolve(RunConfig, defaults=text, file=file, overrides=overrides)
-    if first.purpose == "translator":
+    if first.reads_pairs:
         sizings = [translation.sizes_for(first, facts) for facts in translation.EXAMPLES]
     else:
         sizings = [plain_text.sizes_for(first, facts) for facts in EXTREMES]

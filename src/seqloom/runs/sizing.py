@@ -184,6 +184,18 @@ def choose_sizes(
     )
 
 
+def choose_fitted_pair_sizes(facts: DataFacts, model: ModelSettings) -> Sizing:
+    """Sizes of a model that is fitted to these pairs by a loop of its own, which works on whole words."""
+    text = {"kind": "word", "size": ALL_WORDS, "shared": False, "minimum_count": 1}
+    sizes, words = model.sizes_for_pairs(facts), facts.tokens("word", ALL_WORDS)
+    reason = Reason(("text.kind", "text.size", "text.shared"), "all words of both sides, each side with its own")
+    return Sizing(
+        {"text": text, "model": {"kind": model.kind, **sizes.settings}},
+        f"{facts.pairs:,} pairs, about {round_figure(words):,} words on the longer side, so:",
+        (reason, *sizes.reasons),
+    )
+
+
 def _model_section(model: ModelSettings, sizes: ModelSizes, *, dropout_rate: float) -> dict[str, Any]:
     dropout = {"dropout_rate": dropout_rate} if "dropout_rate" in type(model).model_fields else {}
     return {"kind": model.kind, **sizes.settings, **dropout}

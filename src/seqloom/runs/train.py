@@ -24,7 +24,7 @@ from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.scoring import CorpusScore
-from seqloom.runs.config import BuildsModel, FitsText, OutsideConfig, RunConfig, is_own
+from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.detection import learn_tables
 from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_model, require_builder, require_device
 from seqloom.runs.model_dir import (
@@ -163,7 +163,7 @@ def train(
         _require_shares(chosen, world, listener=listener)
         world.first_does(lambda: prepare_run(run, chosen, formats=readable, listener=listener), what="prepare the run")
         try:
-            if isinstance(chosen.model, FitsText):
+            if chosen.model.is_fitted:
                 return _fit(run, chosen, world=world, listener=listener)
             session = _open(run, chosen, builder=model, world=world, listener=listener)
         except SeqloomError:
@@ -236,7 +236,7 @@ def resume(
                 )
 
         world.first_does(prepare, what="open the run")
-        if isinstance(config.model, FitsText):
+        if config.model.is_fitted:
             fitted = _fit(run, config, world=world, listener=listener)
             if world.is_first and config != before:
                 write_atomically(run / "config.yaml", to_yaml(config, comments=False))
@@ -249,7 +249,7 @@ def resume(
 def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
     """Report which settings stay although they were chosen for, or depend on, another number of steps."""
     then, given = before.training, now.training
-    if isinstance(now.model, FitsText) or then.steps == given.steps:
+    if now.model.is_fitted or then.steps == given.steps:
         return
     names = ("warmup", "validate_every", "save_every")
     kept = [f"training.{name}={getattr(given, name)}" for name in names if getattr(then, name) == getattr(given, name)]
@@ -288,7 +288,7 @@ def _require_shares(config: RunConfig, world: World, *, listener: Listener) -> N
             f"task.windows=sequential carries a state from batch to batch, which cannot be shared by {world.size} "
             "ranks; set task.windows=random, or start one rank"
         )
-    if not isinstance(config.model, FitsText):  # those have loops of their own, without torch
+    if not config.model.is_fitted:  # those have loops of their own, without torch
         listener(Event("threads", thread_settings(config)))
 
 
@@ -308,7 +308,7 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
         with warnings.catch_warnings():  # that the run has not finished: its checkpoints were requested
             warnings.simplefilter("ignore", SeqloomWarning)
             home = find_model(places[0].parent.parent)
-    if isinstance(resolve(RunConfig, file=home / "config.yaml").model, FitsText):
+    if resolve(RunConfig, file=home / "config.yaml").model.is_fitted:
         raise UsageError(f"{home} was fitted to its text as a whole; such models cannot be averaged")
     of_home = read_card(home)
     trained_on = {**of_home.trained_on, "averaged": [str(folder) for folder in folders]}
@@ -528,40 +528,63 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
 
 
 def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> Trained | None:
-    """Fit a model with a loop of its own, in one process; measure its perplexity if it has one; write its directory."""
+    """Fit a model with a loop of its own, in one process; measure it on dev text if it can be; write its directory."""
     if not world.is_first:
         return None
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener), listener)
-    data = TextData.load(run, config)
-    settings, tokens = config.model, data.train.tokens
-    assert isinstance(settings, FitsText)
-    has_perplexity = config.purpose != "word vectors"
-    if not has_perplexity and (warning := too_small(tokens)):
+    data = load_data(run, config)
+    tokens = data.train.targets.tokens if isinstance(data, PairData) else data.train.tokens
+    if config.purpose == "word vectors" and (warning := too_small(tokens)):
         notice(listener, warning)
-    listener(Event("phase", {"what": f"fitting {config.model.kind} to {tokens:,} tokens"}))
+    amount = f"{len(data.train):,} pairs" if isinstance(data, PairData) else f"{tokens:,} tokens"
+    listener(Event("phase", {"what": f"fitting {config.model.kind} to {amount}"}))
     began = monotonic()
     with locked(run):
         remove_leftovers(run, listener=listener)
-        text = EncodedText(data.train.ids, data.tokenizers.target.vocabulary)
-        model = settings.fit(text, seed=seed_for(config.seed, "weights"), listener=listener)
+        model = _fitted(config, data, listener=listener)
         seconds = monotonic() - began
         arrays = model.arrays()
         trained_on = {**data.card_values(config), "seconds": round(seconds, 1)}
-        card = Card(None, config.data.target, sum(array.size for array in arrays.values()), trained_on)
-        folder, scores = run / "model", tuple[CorpusScore, ...]()
-        if has_perplexity and data.dev_lines:
-            loaded = LoadedFitted(folder, config, data.tokenizers, model, card)
-            measured = data.measure(loaded, listener=listener)
-            scores, card = measured.scores, card.with_scores(measured.scores, lines=measured.lines)
+        source = config.data.source if config.reads_pairs else None
+        card = Card(source, config.data.target, sum(array.size for array in arrays.values()), trained_on)
+        folder, measured = run / "model", DevResult((), 0)
+        if config.purpose in ("translator", "language model"):
+            measured = data.measure(LoadedFitted(folder, config, data.tokenizers, model, card), listener=listener)
+            card = card.with_scores(measured.scores, lines=measured.lines)
         tables = learn_tables(data, (card.source, card.target))
-        save_fitted(folder, config, tokenizers=data.tokenizers, arrays=arrays, card=card, tables=tables)
-    message = f"fitted to {tokens:,} tokens"
+        save_fitted(
+            folder,
+            config,
+            tokenizers=data.tokenizers,
+            arrays=arrays,
+            card=card,
+            calibration=measured.calibration,
+            tables=tables,
+        )
     outcome = Outcome(
-        "fitted", message, step=0, best_loss=None, best_step=None, tokens=tokens, seconds=seconds, skipped=0
+        "fitted",
+        f"fitted to {amount}",
+        step=0,
+        best_loss=None,
+        best_step=None,
+        tokens=tokens,
+        seconds=seconds,
+        skipped=0,
     )
     listener(Event("finished", vars(outcome)))
     listener(Event("model_saved", {"path": str(folder)}))
-    return Trained(run, folder, outcome, scores, config.purpose)
+    return Trained(run, folder, outcome, measured.scores, config.purpose)
+
+
+def _fitted(config: RunConfig, data: PairData | TextData, *, listener: Listener) -> FittedModel:
+    """The model of the training text."""
+    settings, seed = config.model, seed_for(config.seed, "weights")
+    if isinstance(data, PairData):
+        assert isinstance(settings, FitsPairs)
+        return settings.fit_pairs(data.encoded(), seed=seed, listener=listener)
+    assert isinstance(settings, FitsText)
+    text = EncodedText(data.train.ids, data.tokenizers.target.vocabulary)
+    return settings.fit(text, seed=seed, listener=listener)
 
 
 def _start_from(model: nn.Module, folder: Path) -> Path:

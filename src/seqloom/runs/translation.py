@@ -1,19 +1,22 @@
 """Sentence pairs of a translation run: opened, split, encoded, trained on, and measured by BLEU and chrF.
 
 run/data/train/     the training pairs as ids, memory-mapped
-run/data/dev/       the held-out pairs, and their reference lines in references.txt
+run/data/dev/       the held-out pairs, their reference lines in references.txt, and for fitted models sources.txt
 run/data/files.json the training files that were read, if others were skipped
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from jaxtyping import Int32, Int64
 
+from seqloom.classical.alignment import Bitext
 from seqloom.core.declaration import DataFacts
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, Value, notice
@@ -23,24 +26,25 @@ from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, hold_out_pairs,
 from seqloom.data.corpus_files import languages_from, parts_of
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
-from seqloom.data.store import Store, read_stored_lines
+from seqloom.data.store import Side, Store, read_stored_lines
 from seqloom.metrics.calibration import Calibration, fit_calibration
 from seqloom.metrics.scoring import Bootstrap, score
 from seqloom.metrics.translation import dev_metrics_for, line_scores
 from seqloom.runs.config import RunConfig
-from seqloom.runs.loading import LoadedModel
+from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
-from seqloom.runs.sizing import Sizing, choose_sizes, facts_of
-from seqloom.runs.translator import BestTranslations, limit_message, translate_lines
+from seqloom.runs.sizing import Sizing, choose_fitted_pair_sizes, choose_sizes, facts_of
+from seqloom.runs.translator import BestTranslations, limit_message, source_sentence, translate_lines
 from seqloom.search.settings import OutputLimit
+from seqloom.smt.pairs import EncodedPairs
 from seqloom.tasks.settings import TranslationConfig
 from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
-from seqloom.text.marks import BYTE_PIECES, SPACE, is_unspaced
+from seqloom.text.marks import BYTE_PIECES, SPACE, capitalised, is_unspaced, uncapitalised
 from seqloom.text.scripts import SAMPLED_LINES, Sample, doubts_of_pair
-from seqloom.text.tokenizer import Tokenizer, Tokenizers
-from seqloom.text.tokenizer_training import train_tokenizers
+from seqloom.text.tokenizer import Tokenizer, Tokenizers, word_cutter
+from seqloom.text.tokenizer_training import train_tokenizers, with_words
 
 # Remarks on an encoded training text: what repeats, what is lopsided, what the vocabulary lacks.
 
@@ -129,6 +133,9 @@ Split = Literal["sources", "pairs"]
 MAX_SCORED_LINES = 2_000
 """Dev sentences translated with the full search at the end of a run."""
 
+SOURCES = "sources.txt"
+"""The source line of each dev example, in the data folder of a run whose model is fitted."""
+
 FILES = "files.json"
 """Which training files were read, in the data folder of a run."""
 
@@ -145,12 +152,14 @@ def size_pairs(config: RunConfig, files: Sequence[Path], *, formats: Sequence[Fo
     _held_out(config, len(corpus))
     sizing = sizes_for(config, facts_of(corpus, languages))
     named = {side: code for side, code in zip(("source", "target"), languages, strict=True) if code is not None}
-    return replace(sizing, defaults={**sizing.defaults, "data": {**sizing.defaults["data"], **named}})
+    return replace(sizing, defaults={**sizing.defaults, "data": {**sizing.defaults.get("data", {}), **named}})
 
 
 def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
     """Sizes for such a corpus, given the settings that were set."""
     model, text, training = config.model, config.text, config.training
+    if model.is_fitted:
+        return choose_fitted_pair_sizes(facts, model)
     return choose_sizes(
         facts,
         model,
@@ -218,7 +227,8 @@ class PairText:
             notice(listener, f"pieces are learned from about {pairs:,} of {len(self.train):,} pairs")
         sources = (line.source for line in sample_lines(self.train, pairs, seed=config.seed))
         targets = (line.target for line in sample_lines(self.train, pairs, seed=config.seed))
-        return train_tokenizers(sources, targets, config.text, listener=listener)
+        tokenizers = train_tokenizers(sources, targets, config.text, listener=listener)
+        return complete_words(tokenizers, config.model.extra_pairs()) if config.model.is_fitted else tokenizers
 
     def encode(self, run: Path, config: RunConfig, *, tokenizers: Tokenizers, listener: Listener) -> None:
         """Store the pairs as ids below `run`/data, and report what was dropped or looks odd."""
@@ -264,6 +274,9 @@ class PairText:
         kept = {store.line(index) for index in range(len(store))}
         references = "".join(f"{line.target}\n" for line in self.dev if line.number in kept)
         write_atomically(run / "data" / "references.txt", references)
+        if config.model.is_fitted:  # which may copy words that the vocabulary lacks
+            sources = "".join(f"{line.source}\n" for line in self.dev if line.number in kept)
+            write_atomically(run / "data" / SOURCES, sources)
         if self.files is not None:
             write_atomically(run / "data" / FILES, json.dumps(self.files) + "\n")
 
@@ -279,18 +292,32 @@ class PairData:
     """The target line of each dev example, as text."""
     files: tuple[str, ...] | None
     """The training files that were read, if others were skipped."""
+    sources: list[str] | None = None
+    """The source line of each dev example, as text; None for models that are trained in steps, which read ids."""
 
     @staticmethod
-    def load(run: Path) -> "PairData":
+    def load(run: Path, config: RunConfig) -> "PairData":
         """What `PairText.encode` stored. A DataError names a file that is missing or damaged."""
         train, dev = (Store.open(run / "data" / name, verify=True) for name in ("train", "dev"))
         references = read_stored_lines(run / "data" / "references.txt", len(dev))
+        sources = read_stored_lines(run / "data" / SOURCES, len(dev)) if config.model.is_fitted else None
         try:
             files = read_json(run / "data" / FILES)
         except (OSError, ValueError):  # it is for the model card only
             files = None
         files = tuple(map(str, files)) if isinstance(files, list) else None
-        return PairData(Tokenizers.load(run / "text"), train, dev, references, files)
+        return PairData(Tokenizers.load(run / "text"), train, dev, references, files, sources)
+
+    def encoded(self) -> EncodedPairs:
+        """The pairs in the form that a model is fitted to."""
+        assert self.sources is not None
+        return EncodedPairs(
+            train=bitext_of(self.train),
+            dev=bitext_of(self.dev),
+            tokenizers=self.tokenizers,
+            dev_sentences=[source_sentence(self.tokenizers.source, line) for line in self.sources],
+            dev_references=self.references,
+        )
 
     def task(self, config: RunConfig, *, device: torch.device, listener: Listener) -> TranslationTask:  # noqa: ARG002
         """What the model is trained for."""
@@ -314,10 +341,13 @@ class PairData:
             "tokenizers": [self.tokenizers.source.fingerprint, self.tokenizers.target.fingerprint],
         }
 
-    def measure(self, loaded: LoadedModel, *, listener: Listener) -> DevResult:
+    def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         """Translate the dev text with the full search; its scores, and what its confidences are computed with."""
         config, count = loaded.config, min(MAX_SCORED_LINES, len(self.dev))
-        sources = [self.tokenizers.source.decode(self.dev.sources[at][:-1].tolist()) for at in range(count)]
+        if self.sources is not None:
+            sources = self.sources[:count]
+        else:
+            sources = [self.tokenizers.source.decode(self.dev.sources[at][:-1].tolist()) for at in range(count)]
         done = 0
 
         def progress(lines: int) -> None:
@@ -335,6 +365,40 @@ class PairData:
         scores = tuple(score(metric, best.texts, references=references, bootstrap=bootstrap) for metric in metrics)
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
         return DevResult(scores, count, fit_confidence(best, references, lowercase=lowercase))
+
+
+def bitext_of(store: Store) -> Bitext:
+    """The pairs of a store, END left out."""
+
+    def without_end(side: Side) -> tuple[Int32[np.ndarray, " tokens"], Int64[np.ndarray, " borders"]]:
+        ends = np.cumsum(side.lengths, dtype=np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), ends - np.arange(1, len(ends) + 1)])
+        return np.delete(side.ids, ends - 1).astype(np.int32), starts
+
+    return Bitext(*without_end(store.sources), *without_end(store.targets))
+
+
+def complete_words(tokenizers: Tokenizers, pairs: Sequence[tuple[str, str]]) -> Tokenizers:
+    """Vocabularies of words with those of given pairs; the target side also has what a translator may need to write.
+
+    Any word may begin a sentence or stop doing so, so each has a capital and a small first letter. Marks of the source
+    can be copied with the sign where they touch their neighbours.
+    """
+    source, target = tokenizers.source, tokenizers.target
+    cut = word_cutter(target.config.segmentation)
+    sources, targets = (
+        [cut(tokenizer.normaliser(text)) for text in texts]
+        for tokenizer, texts in zip((source, target), zip(*pairs, strict=True) if pairs else ((), ()), strict=True)
+    )
+    source = with_words(source, chain.from_iterable(sources))
+    marks = [piece for piece in source.vocabulary[len(RESERVED) :] if not any(map(str.isalnum, piece))]
+    target = with_words(target, chain(chain.from_iterable(targets), marks))
+    if not target.config.lowercase:
+        words = target.vocabulary[len(RESERVED) :]
+        target = with_words(target, chain.from_iterable((capitalised(word), uncapitalised(word)) for word in words))
+    if tokenizers.is_shared:
+        source = target = with_words(target, source.vocabulary[len(RESERVED) :])
+    return Tokenizers(source, target)
 
 
 def fit_confidence(best: BestTranslations, references: Sequence[str], *, lowercase: bool) -> Calibration | None:

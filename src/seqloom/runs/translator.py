@@ -24,7 +24,7 @@ from seqloom.models.protocols import AttendsInOnePass, TranslationModel
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
-from seqloom.runs.loading import LoadedModel
+from seqloom.runs.loading import Loaded, LoadedModel
 from seqloom.search.candidates import DeadEnd
 from seqloom.search.constraints import Constraint
 from seqloom.search.decode import decode
@@ -34,14 +34,18 @@ from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig, Split, Unknown
+from seqloom.smt.pairs import FittedTranslator, SourceSentence, hard_attention
 from seqloom.text.marks import UNSPACED
 from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.sentences import clause_borders, pieces, sentence_borders
-from seqloom.text.tokenizer import Tokenizer, Tokenizers
+from seqloom.text.tokenizer import Tokenizer, Tokenizers, word_cutter
 from seqloom.text.words import Span, decoded_spans, piece_spans, word_spans
 
 LINES_AT_ONCE = 2_000
 """Lines read, sorted by length and translated together: enough to fill batches, few enough to answer early."""
+
+PARTS_AT_ONCE = 100
+"""Parts that a fitted model searches before the next progress is reported."""
 
 MAX_SCORE_BYTES = 20 << 20
 """Bytes that the scores of one step may take: what fits into a cache is read again at once, and from 32 MiB on, the C
@@ -397,35 +401,80 @@ class PartSearch:
             for at, hypotheses in zip(batch, searched, strict=True):
                 # Comparing candidates takes a while, so this is asked once more before it.
                 is_late = cancellation is not None and self.settings.rerank != "none" and cancellation.is_cancelled(at)
-                found[at] = [] if is_late or not hypotheses else self._chosen(hypotheses)
+                found[at] = [] if is_late or not hypotheses else _chosen(hypotheses, self.settings, self.target)
             on_batch(together)
         return found
-
-    def _chosen(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-        """What is returned, in its order: samples as they were drawn, of a beam those that read differently."""
-        settings = self.settings
-        if settings.nbest == 1:
-            return hypotheses
-        texts = [self.target.decode(each.symbols) for each in hypotheses]
-        if settings.rerank == "agreement":
-            # Samples occur as often as they are probable, so all have the same weight; in an n-best list, their P.
-            weights = [1.0] * len(texts) if settings.method == "sample" else posteriors(hypotheses)
-
-            def chrf(candidate: str, reference: str) -> float:
-                return Chrf().statistics([candidate], [reference]).value
-
-            (agreement,) = most_agreeing([texts], chrf, weights=[weights])
-            order = sorted(range(len(texts)), key=lambda at: -agreement.expected[at])
-            # The order is no longer that of the scores, so the proof that nothing better exists no longer applies.
-            hypotheses = [replace(hypotheses[at], is_complete=False) for at in order]
-        if settings.method == "sample":
-            return hypotheses
-        return without_duplicates(hypotheses, text=lambda each: self.target.decode(each.symbols))
 
     def show(self, symbols: Sequence[int]) -> str:
         """Symbols as they are written in messages."""
         text = self.target.decode(symbols)
         return repr(text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…")
+
+
+def _chosen(hypotheses: list[Hypothesis], settings: SearchConfig, target: Tokenizer) -> list[Hypothesis]:
+    """What is returned, in its order: samples as they were drawn, of a beam those that read differently."""
+    if settings.nbest == 1:
+        return hypotheses
+    texts = [target.decode(each.symbols) for each in hypotheses]
+    if settings.rerank == "agreement":
+        # Samples occur as often as they are probable, so all have the same weight; in an n-best list, their P.
+        weights = [1.0] * len(texts) if settings.method == "sample" else posteriors(hypotheses)
+
+        def chrf(candidate: str, reference: str) -> float:
+            return Chrf().statistics([candidate], [reference]).value
+
+        (agreement,) = most_agreeing([texts], chrf, weights=[weights])
+        order = sorted(range(len(texts)), key=lambda at: -agreement.expected[at])
+        # The order is no longer that of the scores, so the proof that nothing better exists no longer applies.
+        hypotheses = [replace(hypotheses[at], is_complete=False) for at in order]
+    if settings.method == "sample":
+        return hypotheses
+    return without_duplicates(hypotheses, text=lambda each: target.decode(each.symbols))
+
+
+@dataclass(frozen=True)
+class FittedSearch:
+    """Searches for the translations of parts of lines with a fitted model, which has a search of its own."""
+
+    model: FittedTranslator
+    tokenizers: Tokenizers
+    settings: SearchConfig
+
+    def __call__(
+        self,
+        parts: Sequence[Part],
+        *,
+        on_batch: Callable[[Sequence[int]], None] = lambda _places: None,
+        cancellation: Cancellation | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The same as of a `PartSearch`."""
+        # A part may have nothing that is visible to the tokeniser.
+        found = [[] if len(part.ids) > 1 else [_NOTHING] for part in parts]
+        wanted = [at for at, part in enumerate(parts) if len(part.ids) > 1]
+        if len(wanted) < len(parts):
+            on_batch([at for at in range(len(parts)) if found[at]])
+        for begin in range(0, len(wanted), PARTS_AT_ONCE):
+            places = wanted[begin : begin + PARTS_AT_ONCE]
+            searched = self.model.search(
+                [source_sentence(self.tokenizers.source, parts[at].text) for at in places],
+                self.settings,
+                threads=torch.get_num_threads(),
+                is_cancelled=None if cancellation is None else cancellation.for_batch(places).is_cancelled,
+            )
+            for at, hypotheses in zip(places, searched, strict=True):
+                found[at] = _chosen(hypotheses, self.settings, self.tokenizers.target) if hypotheses else []
+            on_batch(places)
+        return found
+
+
+_NOTHING = Hypothesis((), True, 0.0, {}, (0.0,), hard_attention((), 0))
+"""The translation of a part without words."""
+
+
+def source_sentence(tokenizer: Tokenizer, text: str) -> SourceSentence:
+    """A text for a fitted translator, whose tokeniser is of kind word."""
+    cut = word_cutter(tokenizer.config.segmentation)
+    return SourceSentence(tokenizer.encode(text), cut(tokenizer.normaliser(text)))
 
 
 @dataclass(frozen=True)
@@ -517,21 +566,21 @@ class BestTranslations:
 
 
 def translate_lines(
-    loaded: LoadedModel, lines: Sequence[str], *, progress: Callable[[int], None] = lambda _lines: None
+    loaded: Loaded, lines: Sequence[str], *, progress: Callable[[int], None] = lambda _lines: None
 ) -> BestTranslations:
     """Translate with the search settings of a model; `progress` gets the number of lines that were finished."""
     settings, tokenizers = loaded.search_settings(), loaded.tokenizers
     target, unknown = tokenizers.target, settings.unknown
-    model = with_int8(loaded.model) if settings.precision == "int8" else loaded.model
-    stepper = model_stepper(model, attention=settings.coverage > 0, heads=settings.heads)
-    with_attention = AttentionReader([loaded.model], loaded.device, settings) if unknown == "copy" else None
-    search = PartSearch(
-        target,
-        loaded.device,
-        settings,
-        sentences_at_once(loaded, settings),
-        stepper=lambda _batch: stepper,
-    )
+    search: PartSearch | FittedSearch
+    with_attention = None
+    if isinstance(loaded, LoadedModel):
+        model = with_int8(loaded.model) if settings.precision == "int8" else loaded.model
+        stepper = model_stepper(model, attention=settings.coverage > 0, heads=settings.heads)
+        at_once = sentences_at_once(loaded, settings)
+        search = PartSearch(target, loaded.device, settings, at_once, stepper=lambda _batch: stepper)
+        with_attention = AttentionReader([loaded.model], loaded.device, settings) if unknown == "copy" else None
+    else:
+        search = FittedSearch(loaded.model, tokenizers, settings)
     texts: list[str] = []
     log_probs: list[float | None] = []
     is_cut: list[bool] = []

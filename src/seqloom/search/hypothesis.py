@@ -41,8 +41,8 @@ class Hypothesis:
 
     @property
     def log_prob(self) -> float:
-        """log P(y∣x), end included if it was reached."""
-        return self.terms["log_prob"]
+        """log P(y∣x), end included if it was reached; the score of a model that has no probabilities."""
+        return self.terms.get("log_prob", self.score)
 
 
 class BackPointer(NamedTuple):  # a tuple, because one is made for each row at each step

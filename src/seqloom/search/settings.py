@@ -16,6 +16,9 @@ from seqloom.search.scores import CombinedScore, EndKind, EndNormalisation, Leng
 HUGGINGFACE_OPTIONS = ("peer_early_stopping", "peer_forced_end", "peer_renormalise", "peer_counts_begin")
 """Settings of one mode."""
 
+FOLLOWED_BY_FITTED = ("beam", "nbest", "rerank", "split", "unknown", "tokens_per_batch")
+"""Settings that translators with a search of their own follow."""
+
 PeerMode = Literal["opennmt-lua", "opennmt-py", "joeynmt", "sockeye", "fairseq", "marian", "huggingface", "ctranslate2"]
 Stop = Literal["exact", "k_finished", "first"]
 Method = Literal["beam", "sample"]
@@ -257,6 +260,17 @@ class SearchConfig(Config):
         if name == "end_kind" and not self.end_normalisation:
             return "search.end_normalisation (such as 1)"
         return "search.groups (2 or more)" if name == "diversity" and self.groups == 1 else None
+
+    def problem_of_fitted(self, kind: str) -> str | None:
+        """What a translator of this kind, which has a search of its own, cannot follow; None if it can follow all."""
+        for name, field in type(self).model_fields.items():
+            if name not in FOLLOWED_BY_FITTED and (value := getattr(self, name)) != field.default:
+                followed = ", ".join(f"search.{each}" for each in FOLLOWED_BY_FITTED[:-1])
+                return (
+                    f"search.{name}={value} is not supported by a model of kind {kind}, which has a search of its own; "
+                    f"leave it out (it follows {followed})"
+                )
+        return None
 
     def unwatched(self) -> list[str]:
         """Settings that must change before the candidates of the search can be recorded."""

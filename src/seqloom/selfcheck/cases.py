@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqloom.apps.translator import Steppers, Translator
+from seqloom.apps.backends import Steppers
+from seqloom.apps.translator import Translator
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import PAD
+from seqloom.runs.loading import LoadedModel
 from seqloom.runs.translator import Part, make_parts
 from seqloom.search.beam import beam_search
 from seqloom.search.hypothesis import Hypothesis
@@ -60,6 +62,7 @@ class CaseMaker:
         self.seed = seed
         self.settings = bare_settings(translator.config.search)
         self.parts: Sequence[Part] = make_parts(lines, translator.tokenizers.source, limit=translator.longest)
+        assert isinstance(translator.loaded, LoadedModel)
         self._steppers = Steppers([translator.loaded])
 
     def stepper(self, settings: SearchConfig) -> Stepper:

@@ -107,7 +107,7 @@ def _text_of_run(run: Path, config: RunConfig, name: str, *, tokenizer: Tokenize
             _read_side(paths, config, encoding=config.data.encoding), f"the {name} text of the run, {paths[0]}"
         )
     stored = run / "data" / name
-    if config.purpose == "translator":
+    if config.reads_pairs:
         store = Store.open(stored)
         ids = (store.sources[at].tolist() for at in range(min(len(store), MOST)))
         return _visible(map(tokenizer.decode, ids), f"the run's stored {name} text")
@@ -120,7 +120,7 @@ def _visible(texts: Iterator[str], origin: str) -> CheckLines:
 
 def _read_side(paths: Sequence[Path], config: RunConfig, *, encoding: str) -> Iterator[str]:
     """The source side of a translator's text, or the text of a language model."""
-    if config.purpose != "translator":
+    if not config.reads_pairs:
         return read_one_language(paths[0], encoding=encoding, language=config.data.target)
     if holds_both_sides(paths[0]):
         languages = config.data.source, config.data.target

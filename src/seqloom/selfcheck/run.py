@@ -20,8 +20,9 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
-from seqloom.runs.loading import Loaded, LoadedModel, find_model, in_words, load, load_any
+from seqloom.runs.loading import Loaded, LoadedFitted, LoadedModel, find_model, in_words, load_any, load_translator
 from seqloom.selfcheck.files import check_files
+from seqloom.selfcheck.fitted_translators import FittedTranslatorChecks
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, own_lines
 from seqloom.selfcheck.promises import PROMISES, Check, Checked, CheckResult, Outcome, counted
@@ -116,7 +117,7 @@ def selfcheck(
         return report
     with _few_threads():
         chosen = source is not None or target is not None
-        loaded = load(folder, source=source, target=target) if chosen else load_any(folder)
+        loaded = load_translator(folder, source=source, target=target) if chosen else load_any(folder)
         used, checks = _checks(loaded, model, lines, count=count, seed=seed)
         left = tuple(check.name for check in checks)
         report = CheckReport(named, _in_words(loaded), used, (files,), _versions(), left)
@@ -162,7 +163,7 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
             raise UsageError(f"--lines {lines}: word vectors read no lines; leave it out")
         words = WordVectorChecks(loaded, cast("WordVectors", loaded.model), count=count, seed=seed)
         return f"{len(words.words):,} words, drawn with seed {seed}", words.checks()
-    if loaded.config.purpose == "encoder":
+    if loaded.config.purpose in ("encoder", "aligner"):
         raise UsageError(f"{loaded.folder} has no promises to check: {in_words(loaded.config)}")
     tokenizer = loaded.tokenizers.source
     if lines is not None:
@@ -170,6 +171,8 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
     else:
         given = own_lines(model, loaded.config, tokenizer=tokenizer, count=count, seed=seed)
     if loaded.config.purpose == "translator":
+        if isinstance(loaded, LoadedFitted):
+            return _with_hard(given), FittedTranslatorChecks(loaded, given).checks()
         assert isinstance(loaded, LoadedModel)
         return _with_hard(given), TranslatorChecks(loaded, given, seed=seed).checks()
     return _with_hard(given), LanguageModelChecks(loaded, given, seed=seed).checks()

@@ -1,6 +1,6 @@
 """The promises of a translator."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
@@ -129,7 +129,7 @@ class TranslatorChecks:
 
         return [
             check("saved", partial(check_saved, self.translator.loaded, self._outputs), 2),
-            check("lines", partial(check_lines, self.translator, self.all), 2),
+            check("lines", partial(check_lines, self.translator, self.all, self._of_other_lines), 2),
             check("blank", partial(check_blank, self.translator), 0),
             check("batch", partial(check_batches, bench), 6),
             check("batch-int8", partial(check_int8_batches, bench), 6),
@@ -153,15 +153,36 @@ class TranslatorChecks:
         return check(self.cases, settings)
 
     def _outputs(self, loaded: Loaded) -> list[object]:
-        assert isinstance(loaded, LoadedModel)
         found = Translator(loaded).search(self.texts)
         return [[(each.text, each.score, each.hypotheses) for each in of_line] for of_line in found]
+
+    @torch.inference_mode()
+    def _of_other_lines(self, lines: Sequence[str], found: Sequence[Sequence[Translation]]) -> list[int]:
+        """Positions of translations whose log P, given the line at that position, differs from the reported one."""
+        bench = CaseMaker(self.translator, lines, seed=0)
+        # A line in parts has an output for each of them, in their order.
+        hypotheses = [each for of_line in found for each in of_line[0].hypotheses]
+        strangers = set()
+        for places in bench.batches():
+            symbols = [hypotheses[place].symbols for place in places]
+            case = bench.case(places)
+            forced = forced_search(case.stepper(bench.settings), case.source, symbols, settings=bench.settings)
+            for place, again in zip(places, forced, strict=True):
+                tokens = hypotheses[place].token_log_probs
+                apart = abs(sum(tokens) - sum(again.token_log_probs[: len(tokens)]))
+                if not apart <= SAME_LINE:
+                    strangers.add(bench.parts[place].line)
+        return sorted(strangers)
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-def check_lines(translator: Translator, lines: Sequence[str]) -> CheckResult:
+OfOtherLines = Callable[[Sequence[str], Sequence[Sequence[Translation]]], list[int]]
+"""Positions of the translations that do not belong to the line at that position."""
+
+
+def check_lines(translator: Translator, lines: Sequence[str], of_other_lines: OfOtherLines) -> CheckResult:
     """N lines in, N lines out: through a file and back, and each translation is that of its own line."""
     with TemporaryDirectory(prefix="seqloom-selfcheck-") as place:
         file = Path(place) / "lines"
@@ -171,7 +192,7 @@ def check_lines(translator: Translator, lines: Sequence[str]) -> CheckResult:
     broken = [of_line for of_line in found if not of_line or "\n" in of_line[0].text]
     strangers = []
     if len(found) == len(read) and not broken:
-        strangers = _of_other_lines(CaseMaker(translator, read, seed=0), found)
+        strangers = of_other_lines(read, found)
     is_kept = len(found) == len(lines) and not broken and not strangers
     sentence = f"{counted(len(lines), 'line')} in, {len(found):,} out"
     if broken:
@@ -184,24 +205,6 @@ def check_lines(translator: Translator, lines: Sequence[str]) -> CheckResult:
         at = strangers[0]
         worst = f"line {at + 1}, {shown(read[at])}, gives {shown(found[at][0].text)}"
     return judged(is_kept, sentence, figures=figures, worst=worst)
-
-
-@torch.inference_mode()
-def _of_other_lines(bench: CaseMaker, found: Sequence[Sequence[Translation]]) -> list[int]:
-    """Positions of translations whose log P, given the line at that position, differs from the reported one."""
-    # A line in parts has an output for each of them, in their order.
-    hypotheses = [each for of_line in found for each in of_line[0].hypotheses]
-    strangers = set()
-    for places in bench.batches():
-        symbols = [hypotheses[place].symbols for place in places]
-        case = bench.case(places)
-        forced = forced_search(case.stepper(bench.settings), case.source, symbols, settings=bench.settings)
-        for place, again in zip(places, forced, strict=True):
-            tokens = hypotheses[place].token_log_probs
-            apart = abs(sum(tokens) - sum(again.token_log_probs[: len(tokens)]))
-            if not apart <= SAME_LINE:
-                strangers.add(bench.parts[place].line)
-    return sorted(strangers)
 
 
 def check_blank(translator: Translator) -> CheckResult:

@@ -15,11 +15,23 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from seqloom.classical.alignment import Bitext
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 from seqloom.text.tokenizer import Tokenizers
+
+
+class SourceSentence(NamedTuple):
+    """A sentence to translate."""
+
+    ids: Sequence[int]
+    """Ids of its words, END left out."""
+    words: Sequence[str]
+    """The words as they are written, also those that the vocabulary lacks; ￭ is where a mark touches its neighbour."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,16 +42,11 @@ class EncodedPairs:
     dev: Bitext
     """Held-out pairs, for what is tuned and not counted."""
     tokenizers: Tokenizers
-    """Both are of kind word."""
-
-
-class SourceSentence(NamedTuple):
-    """A sentence to translate."""
-
-    ids: Sequence[int]
-    """Ids of its words, END left out."""
-    words: Sequence[str]
-    """The words as they are written, also those that the vocabulary lacks."""
+    """Both are of kind word. The target vocabulary has each word also with a capital and with a small first letter."""
+    dev_sentences: Sequence[SourceSentence] = ()
+    """The sources of `dev`, with the words that the vocabulary lacks."""
+    dev_references: Sequence[str] = ()
+    """The targets of `dev` as text."""
 
 
 class FittedTranslator(Protocol):
@@ -67,3 +74,18 @@ class FittedTranslator(Protocol):
     def score(self, sentences: Sequence[SourceSentence], targets: Sequence[Sequence[int]]) -> list[float]:
         """The score of each given translation, ids without END; −inf for one that the model cannot produce."""
         ...
+
+
+def hard_attention(
+    links: Sequence[Sequence[int]], source_length: int
+) -> Float[Tensor, "targets_and_end sources_and_end"]:
+    """Attention of target words to the source words that they are linked with; the ends look at each other.
+
+    `links` has the source positions of each target word, counted from 0. A word without links has no attention.
+    """
+    attention = torch.zeros(len(links) + 1, source_length + 1)
+    for row, positions in enumerate(links):
+        for position in positions:
+            attention[row, position] = 1 / len(positions)
+    attention[-1, -1] = 1
+    return attention

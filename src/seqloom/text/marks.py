@@ -123,6 +123,16 @@ def _shape_of(character: str) -> str:
     return "d" if category[0] == "N" else "s"
 
 
+def capitalised(word: str) -> str:
+    """A word as it begins a sentence."""
+    return word[:1].upper() + word[1:]
+
+
+def uncapitalised(word: str) -> str:
+    """A word with a small first letter."""
+    return word[:1].lower() + word[1:]
+
+
 MAX_PHONE_CHARACTERS = 3
 """Characters of a phone or a letter, where a word is spelled out with spaces between them: AH0, ts."""
 

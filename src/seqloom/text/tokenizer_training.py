@@ -90,6 +90,17 @@ def train_tokenizers(
     return Tokenizers(source, train_tokenizer(target_lines, config, listener=listener))
 
 
+def with_words(tokenizer: Tokenizer, words: Iterable[str]) -> Tokenizer:
+    """A tokeniser of kind word with these words after its own, where it lacks them; `text.size` does not limit them."""
+    vocabulary = Vocabulary.from_text(tokenizer.content.decode("utf-8"))
+    known = set(vocabulary.tokens)
+    new = tuple(word for word in dict.fromkeys(words) if word not in known)
+    if not new:
+        return tokenizer
+    larger = Vocabulary((*vocabulary.tokens, *new), (*vocabulary.counts, *[0] * len(new)), vocabulary.unknown)
+    return Tokenizer(tokenizer.config, WordPieces(larger, segmentation=tokenizer.config.segmentation))
+
+
 def _normalised(lines: Iterable[str], config: TextConfig) -> Iterator[str]:
     """The lines in normal form; without a single character in all of them, a DataError at the end."""
     normaliser, count, is_empty = config.normaliser, 0, True
