@@ -64,8 +64,9 @@ OTHERS = {
     "markov": ["text.size=60"],
     "hmm": ["text.size=60", "model.states=4", "model.iterations=3"],
     "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],
+    "dictionary": ["evaluation.resamples=40"],
 }
-"""The same for kinds of models that do not translate."""
+"""The same for kinds of models that do not translate, or that are fitted."""
 PUBLISHED = [*SHORT, "task.dev_lines=2", "evaluation.resamples=40"]
 """The same where a published folder decides the sizes."""
 FEW = ["--count", "3"]
@@ -121,6 +122,8 @@ def _write_corpus(folder: Path) -> None:
     (folder / "memory.tmx").write_text(memory, encoding="utf-8")
     catalogue = 'msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "der Hund %s"\nmsgstr ""\n'
     (folder / "messages.po").write_text(catalogue, encoding="utf-8")
+    (folder / "words.tsv").write_text("Hund\tdog\tnoun\ngeht\twalks\tverb\n", encoding="utf-8")
+    (folder / "rules.yaml").write_text("- from: [verb, noun]\n  to: [noun, verb]\n", encoding="utf-8")
     (folder / "page.html").write_text("<p>der <b>Hund</b> schläft 1.</p>", encoding="utf-8")
     (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nder Hund\nschläft.\n", encoding="utf-8")
     with zipfile.ZipFile(folder / "report.docx", "w") as archive:

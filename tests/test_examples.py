@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqloom.classical.alignment import Bitext
 from seqloom.core.config import read_config_file, resolve
 from seqloom.core.events import ignore
 from seqloom.core.reading import ReadsText
@@ -14,8 +15,11 @@ from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.elmo import Elmo
 from seqloom.models.protocols import TranslationModel
 from seqloom.nn.embeddings import Symbols
-from seqloom.runs.config import MODELS, FitsText, RunConfig
+from seqloom.runs.config import MODELS, FitsPairs, FitsText, RunConfig
+from seqloom.runs.translator import source_sentence
+from seqloom.smt.pairs import EncodedPairs
 from seqloom.text.tokenizer import EncodedText
+from seqloom.text.tokenizer_training import train_tokenizers
 
 VOCABULARY = (*RESERVED, "a", "b", "c", "d", "e", "f", "g")
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
@@ -41,6 +45,14 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         )
         assert fitted.arrays()
         return
+    if isinstance(config.model, FitsPairs):
+        pairs = _pairs(config)
+        arrays = config.model.fit_pairs(pairs, seed=1).arrays()
+        again = config.model.restore_pairs(arrays, pairs.tokenizers).arrays()
+        assert {name: array.tobytes() for name, array in again.items()} == {
+            name: np.ascontiguousarray(array).tobytes() for name, array in arrays.items()
+        }
+        return
     # Tiny, but otherwise the model of the example: its kind, norm, positions, attention and ties.
     fields = type(config.model).model_fields
     small = config.model.model_copy(update={name: size for name, size in TINY.items() if name in fields})
@@ -63,6 +75,17 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
     stepper = model.stepper()
     step = stepper.step(stepper.start(source), torch.tensor([BEGIN, BEGIN]))
     assert step.log_probs.shape == (2, symbols.target)
+
+
+def _pairs(config: RunConfig) -> EncodedPairs:
+    """A few sentence pairs."""
+    sources = [f"the {noun} {verb} {n} ." for noun in ("dog", "cat") for verb in ("runs", "eats") for n in range(5)]
+    targets = [line.upper() for line in sources]
+    tokenizers = train_tokenizers(sources, targets, config.text)
+    ids = tokenizers.source.encode_many(sources), tokenizers.target.encode_many(targets)
+    train, dev = (Bitext.from_sentences(*(side[part] for side in ids)) for part in (slice(16), slice(16, 20)))
+    sentences = [source_sentence(tokenizers.source, line) for line in sources[16:]]
+    return EncodedPairs(train, dev, tokenizers, sentences, targets[16:])
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

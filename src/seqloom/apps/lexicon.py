@@ -26,7 +26,7 @@ from seqloom.core.symbols import RESERVED
 from seqloom.core.text_files import OnBad
 from seqloom.data.corpus import open_corpus
 from seqloom.data.store import HEADER, Side, Store
-from seqloom.runs.loading import find_model, require_finished, require_translator
+from seqloom.runs.loading import find_model, require_finished, require_trained, require_translator
 from seqloom.runs.model_dir import add_file, has_file, read_card, read_settings
 from seqloom.text.tokenizer import Tokenizers
 
@@ -77,6 +77,7 @@ def fit_lexicon(
     read_card(folder)
     settings = read_settings(folder)
     require_translator(folder, settings)
+    require_trained(folder, settings, what="it scores no vocabulary that a shortlist could shorten")
     tokenizers = Tokenizers.load(folder / "text")
     if train:
         languages = settings.data.source, settings.data.target

@@ -6,6 +6,7 @@ run/data/files.json the training files that were read, if others were skipped
 """
 
 import json
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
@@ -41,7 +42,7 @@ from seqloom.tasks.settings import TranslationConfig
 from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
-from seqloom.text.marks import BYTE_PIECES, SPACE, capitalised, is_unspaced, uncapitalised
+from seqloom.text.marks import BYTE_PIECES, JOINER, SPACE, capitalised, is_unspaced, uncapitalised
 from seqloom.text.scripts import SAMPLED_LINES, Sample, doubts_of_pair
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, word_cutter
 from seqloom.text.tokenizer_training import train_tokenizers, with_words
@@ -132,6 +133,9 @@ Split = Literal["sources", "pairs"]
 
 MAX_SCORED_LINES = 2_000
 """Dev sentences translated with the full search at the end of a run."""
+
+MARKS = f"{string.punctuation}…–—‘’“”„«»¿¡。、，！？：；（）"
+"""Marks that a translator which copies words can write, whether or not they are in its training text."""
 
 SOURCES = "sources.txt"
 """The source line of each dev example, in the data folder of a run whose model is fitted."""
@@ -381,8 +385,8 @@ def bitext_of(store: Store) -> Bitext:
 def complete_words(tokenizers: Tokenizers, pairs: Sequence[tuple[str, str]]) -> Tokenizers:
     """Vocabularies of words with those of given pairs; the target side also has what a translator may need to write.
 
-    Any word may begin a sentence or stop doing so, so each has a capital and a small first letter. Marks of the source
-    can be copied with the sign where they touch their neighbours.
+    Any word may begin a sentence or stop doing so, so each has a capital and a small first letter. Marks can be copied
+    with the sign where they touch their neighbours, as far as the source has them or they are common.
     """
     source, target = tokenizers.source, tokenizers.target
     cut = word_cutter(target.config.segmentation)
@@ -392,6 +396,8 @@ def complete_words(tokenizers: Tokenizers, pairs: Sequence[tuple[str, str]]) -> 
     )
     source = with_words(source, chain.from_iterable(sources))
     marks = [piece for piece in source.vocabulary[len(RESERVED) :] if not any(map(str.isalnum, piece))]
+    if target.config.segmentation == "words":
+        marks += [f"{before}{mark}{after}" for mark in MARKS for before in ("", JOINER) for after in ("", JOINER)]
     target = with_words(target, chain(chain.from_iterable(targets), marks))
     if not target.config.lowercase:
         words = target.vocabulary[len(RESERVED) :]
