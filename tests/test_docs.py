@@ -355,7 +355,7 @@ def _small(words: list[str]) -> list[str]:
     """What makes this training short: by the kind of model, which a setting or a config file names."""
     kinds = [word.removeprefix("model.kind=") for word in words if word.startswith("model.kind=")]
     for word in words:
-        if word.endswith(".yaml"):
+        if word.endswith(".yaml") and "=" not in word:
             kinds.append(yaml.safe_load(Path(word).read_text(encoding="utf-8")).get("model", {}).get("kind", ""))
     if any(word.startswith("training.start_from=opus") for word in words):
         return PUBLISHED
