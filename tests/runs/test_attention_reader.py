@@ -225,7 +225,7 @@ def test_only_hypotheses_whose_attention_is_used_are_read(
         return stepper(model, **given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(AttentionReader, "_attention", counted)
-    monkeypatch.setattr("seqloom.apps.translator.model_stepper", recorded)
+    monkeypatch.setattr("seqloom.apps.backends.model_stepper", recorded)
     translator = Translator(translator.loaded)  # which has made no steppers yet
     settings = translator.config.search.model_copy(update={"beam": 3, "nbest": 2})
     found = translator.run(LINES, Request(settings, tags=True))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqloom.apps import translator as stepping
+from seqloom.apps import backends as stepping
 from seqloom.apps.translator import Translation, Translator
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.events import Event

@@ -57,7 +57,7 @@ class FittedTranslatorChecks:
         """All checks, in the order in which they are reported."""
         found: dict[str, tuple[Callable[[], CheckResult], int]] = {
             "saved": (partial(check_saved, self.translator.loaded, self._outputs), 2),
-            "lines": (partial(check_lines, self.translator, self.all, self._of_other_lines), 2),
+            "lines": (partial(check_lines, self.translator, self.all, unlike_alone), 2),
             "blank": (partial(check_blank, self.translator), 0),
             "batch": (self._check_batch, 2),
             "terms": (self._check_terms, 0),
@@ -81,11 +81,6 @@ class FittedTranslatorChecks:
     def _outputs(self, loaded: Loaded) -> list[object]:
         found = Translator(loaded).search(self.texts)
         return [[(each.text, each.score, each.hypotheses) for each in of_line] for of_line in found]
-
-    def _of_other_lines(self, lines: Sequence[str], found: Sequence[Sequence[Translation]]) -> list[int]:
-        """Positions of translations that the line at that position does not have by itself."""
-        alone = [self.translator.search([line])[0][0] for line in lines]
-        return [at for at, one in enumerate(alone) if one.text != found[at][0].text]
 
     def _check_batch(self) -> CheckResult:
         alone = [self.model.search([sentence], self.settings)[0] for sentence in self.sentences]
@@ -140,6 +135,12 @@ class FittedTranslatorChecks:
             sentence = f"scoring an output gives {lower:.1e} less than the search"
         figures: dict[str, Figure] = {"outputs": len(best), "largest_difference": lower, "better_derivations": higher}
         return judged(lower <= TIE, sentence, figures=figures, worst=worst)
+
+
+def unlike_alone(translator: Translator, lines: Sequence[str], found: Sequence[Sequence[Translation]]) -> list[int]:
+    """Positions of translations that the line at that position does not have by itself."""
+    alone = [translator.search([line])[0][0] for line in lines]
+    return [at for at, one in enumerate(alone) if one.text != found[at][0].text]
 
 
 def _off(hypothesis: Hypothesis) -> float:

@@ -129,7 +129,7 @@ class TranslatorChecks:
 
         return [
             check("saved", partial(check_saved, self.translator.loaded, self._outputs), 2),
-            check("lines", partial(check_lines, self.translator, self.all, self._of_other_lines), 2),
+            check("lines", partial(check_lines, self.translator, self.all), 2),
             check("blank", partial(check_blank, self.translator), 0),
             check("batch", partial(check_batches, bench), 6),
             check("batch-int8", partial(check_int8_batches, bench), 6),
@@ -156,34 +156,38 @@ class TranslatorChecks:
         found = Translator(loaded).search(self.texts)
         return [[(each.text, each.score, each.hypotheses) for each in of_line] for of_line in found]
 
-    @torch.inference_mode()
-    def _of_other_lines(self, lines: Sequence[str], found: Sequence[Sequence[Translation]]) -> list[int]:
-        """Positions of translations whose log P, given the line at that position, differs from the reported one."""
-        bench = CaseMaker(self.translator, lines, seed=0)
-        # A line in parts has an output for each of them, in their order.
-        hypotheses = [each for of_line in found for each in of_line[0].hypotheses]
-        strangers = set()
-        for places in bench.batches():
-            symbols = [hypotheses[place].symbols for place in places]
-            case = bench.case(places)
-            forced = forced_search(case.stepper(bench.settings), case.source, symbols, settings=bench.settings)
-            for place, again in zip(places, forced, strict=True):
-                tokens = hypotheses[place].token_log_probs
-                apart = abs(sum(tokens) - sum(again.token_log_probs[: len(tokens)]))
-                if not apart <= SAME_LINE:
-                    strangers.add(bench.parts[place].line)
-        return sorted(strangers)
-
 
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-OfOtherLines = Callable[[Sequence[str], Sequence[Sequence[Translation]]], list[int]]
-"""Positions of the translations that do not belong to the line at that position."""
+@torch.inference_mode()
+def of_other_lines(translator: Translator, lines: Sequence[str], found: Sequence[Sequence[Translation]]) -> list[int]:
+    """Positions of translations whose log P, given the line at that position, differs from the reported one."""
+    bench = CaseMaker(translator, lines, seed=0)
+    # A line in parts has an output for each of them, in their order.
+    hypotheses = [each for of_line in found for each in of_line[0].hypotheses]
+    strangers = set()
+    for places in bench.batches():
+        symbols = [hypotheses[place].symbols for place in places]
+        case = bench.case(places)
+        forced = forced_search(case.stepper(bench.settings), case.source, symbols, settings=bench.settings)
+        for place, again in zip(places, forced, strict=True):
+            tokens = hypotheses[place].token_log_probs
+            apart = abs(sum(tokens) - sum(again.token_log_probs[: len(tokens)]))
+            if not apart <= SAME_LINE:
+                strangers.add(bench.parts[place].line)
+    return sorted(strangers)
 
 
-def check_lines(translator: Translator, lines: Sequence[str], of_other_lines: OfOtherLines) -> CheckResult:
-    """N lines in, N lines out: through a file and back, and each translation is that of its own line."""
+def check_lines(
+    translator: Translator,
+    lines: Sequence[str],
+    strange: Callable[[Translator, Sequence[str], Sequence[Sequence[Translation]]], list[int]] = of_other_lines,
+) -> CheckResult:
+    """N lines in, N lines out: through a file and back, and each translation is that of its own line.
+
+    `strange` finds the positions of those that are not.
+    """
     with TemporaryDirectory(prefix="seqloom-selfcheck-") as place:
         file = Path(place) / "lines"
         write_atomically(file, "".join(f"{line}\n" for line in lines))
@@ -192,7 +196,7 @@ def check_lines(translator: Translator, lines: Sequence[str], of_other_lines: Of
     broken = [of_line for of_line in found if not of_line or "\n" in of_line[0].text]
     strangers = []
     if len(found) == len(read) and not broken:
-        strangers = of_other_lines(read, found)
+        strangers = strange(translator, read, found)
     is_kept = len(found) == len(lines) and not broken and not strangers
     sentence = f"{counted(len(lines), 'line')} in, {len(found):,} out"
     if broken:
