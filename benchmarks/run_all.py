@@ -36,6 +36,7 @@ BENCHMARKS = (
     Benchmark("softmax.py", "Objectives for large vocabularies"),
     Benchmark("softmax_quality.py", "Quality of objectives for large vocabularies"),
     Benchmark("ngram.py", "N-gram models"),
+    Benchmark("hmm.py", "Hidden Markov models"),
     Benchmark("word2vec.py", "Word vectors"),
     Benchmark("prepare.py", "Corpora beyond memory"),
     Benchmark("busy.py", "Other programs on the same machine"),

@@ -173,14 +173,12 @@ class GaussianEmissions:
         self, values: Float64[np.ndarray, "steps features"], posteriors: Float64[np.ndarray, "steps states"]
     ) -> tuple[np.ndarray, ...]:
         """Σ γ, Σ γ d and Σ γ d dᵀ, where d = x − μ with the old means: sums of squares lose few digits."""
-        counts = posteriors.sum(0)
-        sums = np.empty_like(self.means)
-        squares = np.empty_like(self.covariances)
-        for state in range(self.states):
-            distances = values - self.means[state]
-            weighted = distances * posteriors[:, state, None]
-            sums[state] = weighted.sum(0)
-            squares[state] = weighted.T @ distances if self.is_full else (weighted * distances).sum(0)
+        counts, sums, squares = np.zeros(self.states), np.zeros_like(self.means), np.zeros_like(self.covariances)
+        if self.is_full:
+            add_full(values, self.means, posteriors, counts, sums, squares)
+            squares += np.tril(squares, -1).transpose(0, 2, 1)
+        else:
+            add_diagonal(values, self.means, posteriors, counts, sums, squares)
         return counts, sums, squares
 
     def estimated(self, totals: Sequence[np.ndarray], prior: Prior) -> "GaussianEmissions":
@@ -246,6 +244,33 @@ def full_densities(values: Array, means: Array, factors: Array, constants: Array
                     part += factors[j, d, e] * (values[t, e] - means[j, e])
                 total += part * part
             result[t, j] = constants[j] - 0.5 * total
+
+
+@compiled(fast=CONTRACT)
+def add_diagonal(values: Array, means: Array, posteriors: Array, counts: Array, sums: Array, squares: Array) -> None:
+    """Add γ, γ d and γ d² of all steps to those of each state, where d = x − μ."""
+    for t in range(len(values)):
+        for j in range(len(means)):
+            share = posteriors[t, j]
+            counts[j] += share
+            for d in range(values.shape[1]):
+                distance = values[t, d] - means[j, d]
+                sums[j, d] += share * distance
+                squares[j, d] += share * distance * distance
+
+
+@compiled(fast=CONTRACT)
+def add_full(values: Array, means: Array, posteriors: Array, counts: Array, sums: Array, squares: Array) -> None:
+    """The same with γ d dᵀ, its lower triangle alone."""
+    for t in range(len(values)):
+        for j in range(len(means)):
+            share = posteriors[t, j]
+            counts[j] += share
+            for d in range(values.shape[1]):
+                weighted = share * (values[t, d] - means[j, d])
+                sums[j, d] += weighted
+                for e in range(d + 1):
+                    squares[j, d, e] += weighted * (values[t, e] - means[j, e])
 
 
 # --- small parts ------------------------------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ MIN_SCALE = 1e-250
 BLOCK_NUMBERS = 1 << 20
 """Numbers of α that are kept at a time: eight megabytes."""
 
+REORDER = ("contract", "reassoc")
+
 Covariance = Literal["diagonal", "full"]
 
 
@@ -91,22 +93,22 @@ def copy(source: Array, target: Array) -> None:
         target[j] = source[j]
 
 
-@compiled(fast=CONTRACT, is_inlined=True)
-def multiply(vector: Array, matrix: Array, result: Array) -> None:
-    """result_j = Σ_i vector_i matrix_ij, four rows at a time so that each number of the result is rarely stored."""
+@compiled(fast=REORDER, is_inlined=True)
+def multiply(matrix: Array, vector: Array, result: Array) -> None:
+    """result_j = Σ_i matrix_ji vector_i, four rows at a time: sums stay in registers until they are complete."""
     states = len(vector)
-    for j in range(states):
-        result[j] = 0.0
-    for i in range(0, states, 4):
-        one, two, three, four = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
-        for j in range(states):
-            result[j] += (
-                one * matrix[i, j] + two * matrix[i + 1, j] + three * matrix[i + 2, j] + four * matrix[i + 3, j]
-            )
+    for j in range(0, states, 4):
+        one = two = three = four = 0.0
+        for i in range(states):
+            one += matrix[j, i] * vector[i]
+            two += matrix[j + 1, i] * vector[i]
+            three += matrix[j + 2, i] * vector[i]
+            four += matrix[j + 3, i] * vector[i]
+        result[j], result[j + 1], result[j + 2], result[j + 3] = one, two, three, four
 
 
-@compiled(fast=CONTRACT, is_inlined=True)
-def weigh(predicted: Array, weights: Array, alpha: Array, is_dense: int) -> float:
+@compiled(fast=REORDER, is_inlined=True)
+def weigh(predicted: Array, weights: Array, alpha: Array, chain: Chain) -> float:
     """α_t from what was predicted and the weights of the observation; its scale, or −1 if digits may be lost."""
     states, scale = len(predicted), 0.0
     for j in range(states):
@@ -120,7 +122,7 @@ def weigh(predicted: Array, weights: Array, alpha: Array, is_dense: int) -> floa
         is_small = value < FLUSH
         lost += is_small and predicted[j] > 0.0 and weights[j] > 0.0
         alpha[j] = 0.0 if is_small else value
-    return -1.0 if lost > 0 and is_dense == 0 else scale
+    return -1.0 if lost > 0 and chain.is_dense == 0 else scale
 
 
 @compiled(fast=CONTRACT)
@@ -134,8 +136,8 @@ def forward_block(chain: Chain, rows: Array, index: Array, begin: int, end: int,
         if is_first and at == 0:
             copy(chain.start, predicted)
         else:
-            multiply(space.alphas[at], chain.transitions, predicted)
-        scale = weigh(predicted, rows[index[t]], space.alphas[at + 1], chain.is_dense)
+            multiply(chain.transposed, space.alphas[at], predicted)
+        scale = weigh(predicted, rows[index[t]], space.alphas[at + 1], chain)
         if scale < 0.0:
             return 0
         space.scales[at] = scale
@@ -162,12 +164,12 @@ def forward_sequence(chain: Chain, rows: Array, index: Array, begin: int, end: i
     return log_likelihood + math.log(product)
 
 
-@compiled(fast=CONTRACT)
+@compiled(fast=REORDER)
 def backward_block(
     chain: Chain, rows: Array, index: Array, begin: int, end: int, space: Buffers, posteriors: Array
 ) -> None:
     """Add γ of the steps of a block, and write b_j β_t(j) / scale, what ξ consists of; β of the step before stays."""
-    states, beta = len(space.predicted), space.betas
+    states, beta = len(space.betas), space.betas
     for t in range(end - 1, begin - 1, -1):
         at = t - begin
         row, alpha, ratio = index[t], space.alphas[at + 1], space.ratios[at]
@@ -179,7 +181,7 @@ def backward_block(
         for j in range(states):
             posteriors[row, j] += alpha[j] * beta[j] * inverse
             ratio[j] = rows[row, j] * beta[j] * share if alpha[j] > 0.0 else 0.0
-        multiply(ratio, chain.transposed, beta)
+        multiply(chain.transitions, ratio, beta)
 
 
 @compiled(fast=CONTRACT)
@@ -414,6 +416,36 @@ def best_path(
     return log_prob
 
 
+@compiled()
+def best_paths(
+    log_start: Array,
+    log_transitions: Array,
+    transposed: Array,
+    log_rows: Array,
+    index: Array,
+    borders: Array,
+    deltas: Array,
+    checkpoints: Array,
+    path: Array,
+    log_probs: Array,
+) -> None:
+    """Viterbi for all sequences."""
+    for s in range(len(borders) - 1):
+        if borders[s] < borders[s + 1]:
+            log_probs[s] = best_path(
+                log_start,
+                log_transitions,
+                transposed,
+                log_rows,
+                index,
+                borders[s],
+                borders[s + 1],
+                deltas,
+                checkpoints,
+                path,
+            )
+
+
 # --- the model --------------------------------------------------------------------------------------------------------
 
 
@@ -534,15 +566,13 @@ class HiddenMarkovModel:
             room = block_steps(self.states, longest)
             deltas = np.empty((room + 1, len(log_start)))
             checkpoints = np.empty((-(-longest // room), len(log_start)))
-            for begin, end in pairwise(borders.tolist()):
-                if begin == end:
-                    found.append(StatePath(path[:0], 0.0))
-                    continue
-                log_prob = best_path(
-                    *(log_start, log_transitions, transposed, logs.rows, logs.numbers),
-                    *(begin, end, deltas, checkpoints, path),
-                )
-                found.append(StatePath(path[begin:end], float(log_prob)))
+            log_probs = np.zeros(len(borders) - 1)
+            best_paths(
+                *(log_start, log_transitions, transposed, logs.rows, logs.numbers, borders),
+                *(deltas, checkpoints, path, log_probs),
+            )
+            ends = pairwise(borders.tolist())
+            found += [StatePath(path[a:b], log_prob) for (a, b), log_prob in zip(ends, log_probs.tolist(), strict=True)]
         return found
 
     def decode_posterior(self, sequence: np.ndarray) -> Int64[np.ndarray, " steps"]:
