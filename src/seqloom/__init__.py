@@ -8,6 +8,10 @@ from seqloom import LanguageModel
 model = LanguageModel.load("language-model/model")
 model.generate("The old man")[0].text
 
+from seqloom import Aligner
+aligner = Aligner.load("aligner-de-en")
+aligner.align(["Guten Morgen."], ["Good morning."])
+
 from seqloom import Encoder
 encoder = Encoder.load("all-MiniLM-L6-v2")
 encoder.encode(["The old man reads."])
@@ -19,6 +23,7 @@ import seqloom.core.openmp  # noqa: F401 - first, because it decides how threads
 from seqloom.version import __version__
 
 if TYPE_CHECKING:
+    from seqloom.apps.aligner import Aligner
     from seqloom.apps.encoder import Encoder
     from seqloom.apps.language_model import LanguageModel
     from seqloom.apps.translator import Translator
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from seqloom.search.settings import SearchConfig
 
 __all__ = [
+    "Aligner",
     "Encoder",
     "LanguageModel",
     "SearchConfig",
@@ -48,6 +54,10 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use: importing seqloom alone does not import torch."""
+    if name == "Aligner":
+        from seqloom.apps.aligner import Aligner
+
+        return Aligner
     if name == "load":
         from seqloom.runs.loading import load_any
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 import nasty
-from seqloom.apps.align import AlignConfig, WordText, fit_words, link_words, read_reference, read_words
+from seqloom.apps.align import AlignConfig, WordText, fit_words, read_reference, read_words
+from seqloom.classical.alignment import rounds
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event
 from seqloom.data.corpus import ParallelCorpus, open_corpus
@@ -50,14 +51,19 @@ def test_every_pair_has_its_links_and_progress_is_reported(corpus: ParallelCorpu
     reported: list[Event] = []
     config = AlignConfig()
     text = read_words(corpus, config, listener=reported.append)
-    aligner = fit_words(text, config, listener=reported.append)
-    links = list(link_words(text, aligner, config, listener=reported.append))
-    assert links[1] == []
-    assert {(2, 2), (3, 3)} <= set(links[0])
-    assert list(link_words(text, aligner, config, first=2)) == links[2:]
+    learned = fit_words(text, config, listener=reported.append)
+    pairs = list(learned.link(listener=reported.append))
+    assert [(pair.source, pair.target) for pair in pairs] == [text.words(number) for number in range(4)]
+    assert pairs[1].links == []
+    assert {(2, 2), (3, 3)} <= set(pairs[0].links)
+    assert [pair.links for pair in learned.link(first=2)] == [pair.links for pair in pairs[2:]]
     assert {event["what"] for event in reported} == {"reading", "learning alignments, rounds", "linking words"}
     assert all(event.kind == "progress" and event["done"] <= event["all"] for event in reported)
-    for what, everything in (("reading", 4), ("learning alignments, rounds", 10), ("linking words", 4)):
+    for what, everything in (
+        ("reading", 4),
+        ("learning alignments, rounds", rounds(config.model)),
+        ("linking words", 4),
+    ):
         assert [event["done"] for event in reported if event["what"] == what][-1] == everything
 
 
@@ -114,8 +120,9 @@ def test_a_segmentation_that_the_gold_links_do_not_count_by_is_warned_of(
 
 def test_the_threads_change_nothing(corpus: ParallelCorpus) -> None:
     text = read_words(corpus, AlignConfig())
-    one, two = (fit_words(text, AlignConfig(), threads=threads) for threads in (1, 2))
-    assert np.array_equal(one.forward.table.probabilities, two.forward.table.probabilities)
+    one, two = (fit_words(text, AlignConfig(), threads=threads).fitted.arrays() for threads in (1, 2))
+    assert one.keys() == two.keys()
+    assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
 @given(nasty.lines(fewest=2, most=5, longest=20, without="\0\r\t\ufeff"))
@@ -128,7 +135,7 @@ def test_any_text_has_a_row_of_links_for_each_pair(tmp_path_factory: pytest.Temp
     config = AlignConfig()
     text = read_words(open_corpus(paths), config)
     assert "the" in text.source_words
-    links = list(link_words(text, fit_words(text, config), config))
+    links = [pair.links for pair in fit_words(text, config).link()]
     assert len(links) == len(lines) + 1
     for number, row in enumerate(links):
         assert all(source < len(shown(text, 0, number)) for source, _ in row)

@@ -140,7 +140,8 @@ def test_defaults_of_another_kind_do_not_leak(write: Write) -> None:
 def test_keys_of_the_file_stay_when_an_override_changes_the_kind(write: Write) -> None:
     file = write("seed: 1\nmodel:\n  width: 32\n")
     assert refusal("model.kind=recurrent", file=file) == (
-        f"{file}:3: unknown key model.width (value 32); it is a setting of the kind transformer"
+        f"{file}:3: unknown key model.width (value 32); it is a setting of the kind transformer "
+        "(model.kind=transformer)"
     )
 
 

@@ -1,44 +1,107 @@
 """Align: which word of a sentence translates which word of its partner, learned from the text itself."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import get_args
+from time import monotonic
+from typing import NamedTuple, get_args
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
+from pydantic import Field
 
-from seqloom.classical.alignment import Bitext, Model1Config, Symmetrisation, WordAligner, fit_aligner
+from seqloom.apps.aligner import Aligner
+from seqloom.classical.alignment import (
+    DEFAULT_ALIGNMENT,
+    LINK_THRESHOLD,
+    AlignmentModelConfig,
+    Bitext,
+    Symmetrisation,
+)
 from seqloom.core.config import Config
-from seqloom.core.errors import DataError, Problem
+from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.events import Listener, ignore, notice, progress
+from seqloom.core.files import require_folders_above
 from seqloom.core.symbols import RESERVED
 from seqloom.data.corpus import ParallelCorpus
+from seqloom.data.corpus_files import languages_from
+from seqloom.runs.config import DataConfig, RunConfig
+from seqloom.runs.model_dir import Card, save_fitted
+from seqloom.smt.aligner import AlignerConfig, FittedAligner
 from seqloom.text.formats.pharaoh import GoldFile, GoldLinks, Link, read_gold
+from seqloom.text.formats.segments import Languages
 from seqloom.text.normalise import Normaliser
-from seqloom.text.tokenizer import Segmentation, word_cutter
+from seqloom.text.tokenizer import Segmentation, TextConfig, Tokenizer, Tokenizers, WordPieces, word_cutter
+from seqloom.text.vocabulary import Vocabulary
 
 PROGRESS_LINES = 1000
 """Lines between two reports of progress."""
+
+LINES_AT_ONCE = 2000
+"""Pairs that a saved aligner links together."""
 
 WordCounts = dict[Segmentation, Int64[np.ndarray, "pairs 2"]]
 """How many words both sentences of each pair have, by segmentation."""
 
 
+class AlignDataConfig(Config):
+    """The languages of the text."""
+
+    source: str | None = None
+    """Source language, as a code such as de; by default the ending of the file name."""
+    target: str | None = None
+    """Target language, likewise."""
+
+
 class AlignConfig(Config):
     """How words are found and linked."""
 
-    model: Model1Config = Model1Config()
+    data: AlignDataConfig = AlignDataConfig()
+    """The languages of the text."""
+    model: AlignmentModelConfig = DEFAULT_ALIGNMENT
     """How the model of each direction is fitted."""
-    symmetrise: Symmetrisation = "grow-diag-final-and"
-    """Which links are kept: those of one direction (forward, backward), of both (intersection), of either (union), or
-    the intersection grown into the union (grow-diag, grow-diag-final-and)."""
+    symmetrise: Symmetrisation | None = None
+    """Which links are kept: those that both directions together find likely (posterior), those of one direction
+    (forward, backward), of both (intersection), of either (union), or the intersection grown into the union (grow-diag,
+    grow-diag-final-and). By default posterior for kind hmm, and grow-diag-final-and for the others."""
+    threshold: float = Field(default=LINK_THRESHOLD, gt=0, lt=1)
+    """Links of the rule posterior are likelier than this: a lower one gives more links."""
     segmentation: Segmentation = "words"
     """`words` separates words from punctuation; `spaces` splits at spaces only, for tokenised text."""
     lowercase: bool = True
     """Whether words are lower-cased before they are counted."""
+
+    @property
+    def languages(self) -> Languages:
+        return self.data.source, self.data.target
+
+    @property
+    def aligner(self) -> AlignerConfig:
+        """The settings of the model that is fitted."""
+        return AlignerConfig(
+            alignment=self.model, symmetrise=self.symmetrise, threshold=self.threshold, lowercase=self.lowercase
+        )
+
+
+def settings_of(aligner: Aligner) -> AlignConfig:
+    """The settings with which a saved aligner was fitted."""
+    model = aligner.fitted.config
+    return AlignConfig(
+        data=AlignDataConfig(source=aligner.card.source, target=aligner.card.target),
+        model=model.alignment,
+        symmetrise=model.symmetrise,
+        threshold=model.threshold,
+        segmentation=aligner.segmentation,
+        lowercase=model.lowercase,
+    )
+
+
+def named_languages(paths: Sequence[Path], given: Languages) -> Languages:
+    """The languages of a text by settings, or else by the names of its files."""
+    source, target = languages_from(paths) or (None, None)
+    return given[0] or source, given[1] or target
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +111,40 @@ class WordText:
     bitext: Bitext
     source_words: tuple[str, ...]
     target_words: tuple[str, ...]
+
+    def tokenizers(self, config: AlignConfig) -> Tokenizers:
+        """Tokenisers whose vocabularies are these words, with these ids."""
+
+        def made(ids: np.ndarray, words: Sequence[str]) -> Tokenizer:
+            counts = np.bincount(ids, minlength=len(words))[len(RESERVED) :].tolist()
+            vocabulary = Vocabulary(tuple(words[len(RESERVED) :]), tuple(counts))
+            text = TextConfig(
+                kind="word",
+                size=max(len(words), len(RESERVED) + 1),
+                shared=False,
+                segmentation=config.segmentation,
+                lowercase=config.lowercase,
+            )
+            return Tokenizer(text, WordPieces(vocabulary, segmentation=config.segmentation))
+
+        return Tokenizers(made(self.bitext.sources, self.source_words), made(self.bitext.targets, self.target_words))
+
+    def words(self, pair: int) -> tuple[list[str], list[str]]:
+        """The words of a pair."""
+        bitext = self.bitext
+        sources = bitext.sources[bitext.source_starts[pair] : bitext.source_starts[pair + 1]].tolist()
+        targets = bitext.targets[bitext.target_starts[pair] : bitext.target_starts[pair + 1]].tolist()
+        return [self.source_words[word] for word in sources], [self.target_words[word] for word in targets]
+
+
+class LinkedPair(NamedTuple):
+    """A sentence pair with its links."""
+
+    source: list[str]
+    """Its words; links count them from 0."""
+    target: list[str]
+    links: list[Link]
+    probabilities: Float64[np.ndarray, "source target"] | None = None
 
 
 @dataclass
@@ -85,28 +182,83 @@ def read_words(corpus: ParallelCorpus, config: AlignConfig, *, listener: Listene
     return WordText(Bitext(*arrays), source.words(), target.words())
 
 
-def fit_words(text: WordText, config: AlignConfig, *, threads: int = 1, listener: Listener = ignore) -> WordAligner:
+@dataclass(frozen=True, eq=False)
+class LearnedAligner:
+    """An aligner with the text that it was fitted to."""
+
+    fitted: FittedAligner
+    text: WordText
+    config: AlignConfig
+    seconds: float = 0.0
+    """How long the fitting took."""
+
+    def link(
+        self, *, first: int = 0, probabilities: bool = False, threads: int = 1, listener: Listener = ignore
+    ) -> Iterator[LinkedPair]:
+        """The pairs of the text from the pair `first` on; one with a blank side has no links."""
+        fitted, wanted = self.fitted, self.text.bitext.after(first)
+        found = fitted.aligner.align(
+            wanted,
+            symmetrise=self.config.symmetrise,
+            threshold=self.config.threshold,
+            is_training_text=True,
+            threads=threads,
+        )
+        for number, links in enumerate(found, start=1):
+            source, target = self.text.words(first + number - 1)
+            yield LinkedPair(source, target, links, fitted.probabilities(source, target) if probabilities else None)
+            _report(listener, "linking words", number, wanted.pairs)
+
+    def save(self, folder: Path, *, data: DataConfig, fingerprint: str) -> None:
+        """Write the aligner as a model directory; `data` names the text, and `fingerprint` is its hash."""
+        tokenizers, arrays = self.text.tokenizers(self.config), self.fitted.arrays()
+        trained_on = {
+            "files": list(data.train),
+            "pairs": self.text.bitext.pairs,
+            "data": fingerprint,
+            "tokenizers": [tokenizers.source.fingerprint, tokenizers.target.fingerprint],
+            "seconds": round(self.seconds, 1),
+        }
+        size = max(tokenizers.source.size, tokenizers.target.size)
+        text = tokenizers.source.config.model_copy(update={"size": max(size, len(RESERVED) + 1)})
+        settings = RunConfig(data=data, text=text, model=self.fitted.config)
+        card = Card(data.source, data.target, sum(array.size for array in arrays.values()), trained_on)
+        save_fitted(folder, settings, tokenizers=tokenizers, arrays=arrays, card=card)
+
+
+def fit_words(text: WordText, config: AlignConfig, *, threads: int = 1, listener: Listener = ignore) -> LearnedAligner:
     """Fit both directions; the number of threads does not change the result."""
-    report = partial(progress, listener, "learning alignments, rounds", total=2 * config.model.iterations)
-    report(0)
-    return fit_aligner(text.bitext, config.model, threads=threads, progress=report)
+    began = monotonic()
+    fitted = config.aligner.fit_words(text.bitext, text.tokenizers(config), threads=threads, listener=listener)
+    return LearnedAligner(fitted, text, config, monotonic() - began)
 
 
-def link_words(
-    text: WordText,
-    aligner: WordAligner,
-    config: AlignConfig,
+def link_corpus(
+    corpus: ParallelCorpus,
+    aligner: Aligner,
     *,
-    first: int = 0,
+    symmetrise: Symmetrisation | None = None,
+    threshold: float | None = None,
+    probabilities: bool = False,
     threads: int = 1,
     listener: Listener = ignore,
-) -> Iterator[list[Link]]:
-    """The links of each pair from the pair `first` on, sorted; a pair with a blank side has none."""
-    wanted = text.bitext.after(first)
-    found = aligner.align(wanted, symmetrise=config.symmetrise, threads=threads)
-    for number, links in enumerate(found, start=1):
-        yield links
-        _report(listener, "linking words", number, wanted.pairs)
+) -> Iterator[LinkedPair]:
+    """The pairs of a corpus, linked by an aligner that was fitted before."""
+    lines, done, fitted = iter(corpus), 0, aligner.fitted
+    while some := list(islice(lines, LINES_AT_ONCE)):
+        sources, targets = zip(*(aligner.words(line.source, line.target) for line in some), strict=True)
+        found = fitted.align(sources, targets, symmetrise=symmetrise, threshold=threshold, threads=threads)
+        for source, target, links in zip(sources, targets, found, strict=True):
+            yield LinkedPair(source, target, links, fitted.probabilities(source, target) if probabilities else None)
+            done += 1
+            _report(listener, "linking words", done, len(corpus))
+
+
+def require_new_folder(folder: Path) -> None:
+    """Refuse to write a model where something is."""
+    require_folders_above(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists already; name a new folder with --save")
 
 
 def read_reference(

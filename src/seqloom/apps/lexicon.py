@@ -1,21 +1,23 @@
 """A lexicon for a model: which target symbols each of its source symbols may become.
 
-It is fitted once, by IBM model 1 in both directions on the ids of the model's own tokenisers, and stored in the model
-directory. A search with `search.shortlist=N` then scores the N best translations of each source symbol and the most
-frequent symbols, not the whole vocabulary.
+It is fitted once, by IBM model 1 in both directions on the ids of the model's own tokenisers, or made from the word
+translations of a saved aligner, and stored in the model directory. A search with `search.shortlist=N` then scores the N
+best translations of each source symbol and the most frequent symbols, not the whole vocabulary.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int, Integer
+from jaxtyping import Int, Int64, Integer
 from torch import Tensor
 
+from seqloom.apps.aligner import Aligner
 from seqloom.classical.alignment import Bitext, Model1Config, fit_aligner
 from seqloom.classical.lexicon import Lexicon, Shortlist
 from seqloom.core.archive import is_archive
@@ -28,7 +30,8 @@ from seqloom.data.corpus import open_corpus
 from seqloom.data.store import HEADER, Side, Store
 from seqloom.runs.loading import find_model, require_finished, require_trained, require_translator
 from seqloom.runs.model_dir import add_file, has_file, read_card, read_settings
-from seqloom.text.tokenizer import Tokenizers
+from seqloom.text.marks import join_words
+from seqloom.text.tokenizer import Tokenizer, Tokenizers
 
 FILE = "lexicon.safetensors"
 """Its name in a model directory."""
@@ -38,6 +41,12 @@ MAX_TRANSLATIONS = 200
 
 FREQUENT = 100
 """The most frequent target symbols, which are in every shortlist: articles, punctuation, endings."""
+
+LEAST_PROBABILITY = 1e-4
+"""Translations of words that an aligner finds less likely are left out."""
+
+BEFORE = "a"
+"""A word before the one that is spelled, because pieces at the start of a line may differ."""
 
 LINES_AT_ONCE = 1_000
 """Lines encoded together."""
@@ -60,6 +69,7 @@ def fit_lexicon(
     model: Path,
     train: Sequence[Path] = (),
     *,
+    aligner: Path | None = None,
     config: Model1Config | None = None,
     encoding: str = "utf-8",
     on_bad: OnBad = "error",
@@ -68,8 +78,12 @@ def fit_lexicon(
 ) -> FittedLexicon:
     """Fit a lexicon to parallel text and store it in the model directory, replacing an earlier one.
 
-    Without text, the training text of the run that contains the model is used.
+    Without text, the training text of the run that contains the model is used, or an `aligner` that was saved.
     """
+    if aligner is not None and train:
+        raise UsageError(
+            "--aligner cannot be combined with --train: a saved aligner needs no text; leave one of them out"
+        )
     if is_archive(model):
         raise UsageError(f"{model} is an archive, which cannot be changed; unpack it first: seqloom unpack {model} DIR")
     require_finished(model)
@@ -79,6 +93,11 @@ def fit_lexicon(
     require_translator(folder, settings)
     require_trained(folder, settings, what="it scores no vocabulary that a shortlist could shorten")
     tokenizers = Tokenizers.load(folder / "text")
+    if aligner is not None:
+        saved = Aligner.load(aligner)
+        saved.require_languages((settings.data.source, settings.data.target))
+        lexicon, pairs = lexicon_of_aligner(saved, tokenizers), int(saved.card.trained_on.get("pairs", 0))
+        return _store(folder, lexicon, pairs=pairs)
     if train:
         languages = settings.data.source, settings.data.target
         corpus = open_corpus(train, encoding=encoding, languages=languages, on_bad=on_bad)
@@ -97,13 +116,88 @@ def fit_lexicon(
         bitext = _stored(folder, tokenizers)
     config = config or Model1Config()
     report = partial(progress, listener, "learning translations, rounds", total=2 * config.iterations)
-    aligner = fit_aligner(bitext, config, threads=threads, progress=report)
+    fitted = fit_aligner(bitext, config, threads=threads, progress=report)
     counts = np.bincount(bitext.targets, minlength=tokenizers.target.size)
     # Ranked by t(y ∣ x) alone, lists of the same length contain more used words and fewer rare ones.
-    lexicon = Lexicon.from_aligner(aligner, counts, best=MAX_TRANSLATIONS, ranking="forward")
+    lexicon = Lexicon.from_aligner(fitted, counts, best=MAX_TRANSLATIONS, ranking="forward")
+    return _store(folder, lexicon, pairs=bitext.pairs)
+
+
+def _store(folder: Path, lexicon: Lexicon, *, pairs: int) -> FittedLexicon:
     add_file(folder, FILE, write=lexicon.save)
     words = int(np.count_nonzero(np.diff(lexicon.starts)))
-    return FittedLexicon(folder / FILE, pairs=bitext.pairs, words=words, entries=len(lexicon.targets))
+    return FittedLexicon(folder / FILE, pairs=pairs, words=words, entries=len(lexicon.targets))
+
+
+def lexicon_of_aligner(aligner: Aligner, tokenizers: Tokenizers) -> Lexicon:
+    """A lexicon of the pieces of a model from the word translations of an aligner.
+
+        P(b ∣ a) = Σ_x c(x) Σ_y t(y ∣ x) / Σ_x c(x)      x with piece a, y with piece b, c(x) how often x was seen
+
+    Words of an aligner that ignores case are spelled in lower case and with a capital letter.
+    """
+    table, counts = aligner.fitted.aligner.forward.table, aligner.counts
+    sides = zip((aligner.source_words, aligner.target_words), (tokenizers.source, tokenizers.target), strict=True)
+    source, target = (_spell(words, tokenizer, is_folded=aligner.fitted.config.lowercase) for words, tokenizer in sides)
+    rows = min(table.null, len(counts[0]))
+    words = np.repeat(np.arange(rows), np.diff(table.starts[: rows + 1]))
+    targets, chances = table.columns[: len(words)], table.probabilities[: len(words)]
+    is_kept = chances >= LEAST_PROBABILITY
+    words, targets, chances = words[is_kept], targets[is_kept], chances[is_kept]
+    size = tokenizers.target.size
+    places, ones = source.expand(words)
+    more, others = target.expand(targets[places])
+    keys, found = np.unique(ones[more].astype(np.int64) * size + others, return_inverse=True)
+    weights = np.bincount(found, (chances * counts[0][words])[places][more], minlength=len(keys))
+    every, pieces = source.expand(np.arange(len(counts[0])))
+    totals = np.bincount(pieces, counts[0][every], minlength=tokenizers.source.size)
+    every, pieces = target.expand(np.arange(len(counts[1])))
+    seen = np.bincount(pieces, counts[1][every], minlength=size).astype(np.int64)
+    # A piece may be in both spellings of a word, but is in no word more than once: the sums stay below 1.
+    return Lexicon.from_entries(
+        keys // size,
+        keys % size,
+        weights / np.maximum(totals[keys // size], 1),
+        rows=tokenizers.source.size,
+        target_counts=seen,
+        best=MAX_TRANSLATIONS,
+    )
+
+
+class _Spelling(NamedTuple):
+    """The pieces of words: those of word n lie between `starts[n]` and `starts[n + 1]`, each once."""
+
+    starts: Int64[np.ndarray, " borders"]
+    pieces: Int64[np.ndarray, " pieces"]
+
+    def expand(
+        self, words: Integer[np.ndarray, " words"]
+    ) -> tuple[Int64[np.ndarray, " found"], Int64[np.ndarray, " found"]]:
+        """All pieces of these words, one after another: the place of the word among them, and the piece."""
+        lengths = self.starts[words + 1] - self.starts[words]
+        places = np.repeat(np.arange(len(words)), lengths)
+        inside = np.arange(len(places)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return places, self.pieces[self.starts[words][places] + inside]
+
+
+def _spell(words: Sequence[str], tokenizer: Tokenizer, *, is_folded: bool) -> _Spelling:
+    """The pieces of each word; reserved ones have none."""
+    plain = [join_words([BEFORE, word]) for word in words]
+    texts = [
+        [text, *([f"{BEFORE} {text[2:].capitalize()}"] if is_folded and text[1:2] == " " else [])] for text in plain
+    ]
+    encoded = iter(tokenizer.encode_many([text for several in texts for text in several]))
+    before = tokenizer.encode(BEFORE)
+    sets: list[list[int]] = []
+    for number, several in enumerate(texts):
+        pieces: set[int] = set()
+        for _ in several:
+            ids = next(encoded)
+            pieces |= set(ids[len(before) :] if ids[: len(before)] == before else ids)
+        sets.append(sorted(id for id in pieces if id >= len(RESERVED)) if number >= len(RESERVED) else [])
+    lengths = np.array([len(each) for each in sets], np.int64)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return _Spelling(starts, np.fromiter(chain.from_iterable(sets), np.int64, count=int(starts[-1])))
 
 
 def load_lexicon(folder: Path, tokenizers: Tokenizers) -> Lexicon:

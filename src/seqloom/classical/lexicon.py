@@ -67,10 +67,26 @@ class Lexicon:
             places = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
             turned = np.where(keys[places] == wanted, backward.probabilities[places], 0.0)
             scores = np.sqrt(scores * turned)
+        return Lexicon.from_entries(
+            words, targets, scores, rows=table.null, target_counts=target_counts, best=best, least=least
+        )
+
+    @staticmethod
+    def from_entries(
+        words: Integer[np.ndarray, " given"],
+        targets: Integer[np.ndarray, " given"],
+        scores: Float64[np.ndarray, " given"],
+        *,
+        rows: int,
+        target_counts: Integer[np.ndarray, " symbols"],
+        best: int = 100,
+        least: float = 1e-6,
+    ) -> "Lexicon":
+        """The same from translations in any order, of source ids below `rows`."""
         is_kept = (words >= len(RESERVED)) & (targets >= len(RESERVED)) & (scores >= least)
-        words, targets, scores = words[is_kept], targets[is_kept], scores[is_kept]
+        words, targets, scores = words[is_kept], targets[is_kept].astype(np.int32), scores[is_kept]
         order = np.lexsort((targets, -scores, words))
-        counts = np.bincount(words, minlength=table.null)
+        counts = np.bincount(words, minlength=rows)
         rank = np.arange(len(words)) - np.repeat(np.cumsum(counts) - counts, counts)
         order = order[rank < best]
         ends = np.cumsum(np.minimum(counts, best), dtype=np.int64)

@@ -13,6 +13,7 @@ from seqloom.core.events import json_line
 EXAMPLES = examples(
     "seqloom shortlist run",
     "seqloom shortlist run/model --train corpus.de --train corpus.en",
+    "seqloom shortlist run/model --aligner aligner-de-en",
     "seqloom translate run/model news.de --out news.en search.shortlist=50",
 )
 
@@ -26,6 +27,15 @@ def shortlist(
             metavar="FILE",
             help="Parallel text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; by default the "
             "training text of the run.",
+        ),
+    ] = None,
+    aligner: Annotated[
+        Path | None,
+        typer.Option(
+            "--aligner",
+            metavar="FOLDER",
+            help="Take the translations from an aligner of the same languages, which [bold]seqloom align --save[/bold] "
+            "wrote; no text is needed.",
         ),
     ] = None,
     threads: Threads = None,
@@ -46,6 +56,7 @@ def shortlist(
         fitted = fit_lexicon(
             model,
             paths,
+            aligner=aligner,
             encoding=decoding.encoding,
             on_bad=decoding.on_bad,
             threads=threads or processors(),

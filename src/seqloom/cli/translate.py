@@ -217,8 +217,8 @@ Dictionary = Annotated[
     typer.Option(
         "--dictionary",
         metavar="FILE",
-        help="Translations of words outside the model's vocabulary, one tab-separated pair per line; sets "
-        "search.unknown=copy.",
+        help="Translations of words outside the model's vocabulary: one tab-separated pair per line, or an aligner "
+        "that [bold]seqloom align --save[/bold] wrote; sets search.unknown=copy.",
     ),
 ]
 Tags = Annotated[

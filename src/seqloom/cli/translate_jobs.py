@@ -80,7 +80,7 @@ def read_constraints(
     stop: Sequence[str] | None,
     dictionary: Path | None,
 ) -> Constraints:
-    """Read the files of --glossary, --prefix and --dictionary; blank words are refused."""
+    """Read the files of --glossary, --prefix and --dictionary, which may be an aligner; blank words are refused."""
     from seqloom.core.files import read_lines
     from seqloom.text.glossary import read_glossary
     from seqloom.text.normalise import is_blank
@@ -90,12 +90,24 @@ def read_constraints(
             raise UsageError(f"{flag} is blank; give a word, such as {flag} 'Hund'")
     return Constraints(
         glossary=None if glossary is None else read_glossary(glossary),
-        dictionary=None if dictionary is None else dict(read_glossary(dictionary).terms),
+        dictionary=None if dictionary is None else _read_dictionary(dictionary),
         prefixes=None if prefix is None else tuple("" if is_blank(line) else line for line in read_lines(prefix)),
         prefix_file=prefix,
         forbidden=tuple(forbid or ()),
         stops=tuple(stop or ()),
     )
+
+
+def _read_dictionary(path: Path) -> dict[str, str]:
+    """A file of terms, or the best translations of a saved aligner."""
+    from seqloom.core.archive import is_archive
+    from seqloom.text.glossary import read_glossary
+
+    if path.is_dir() or is_archive(path):
+        from seqloom.apps.aligner import Aligner
+
+        return Aligner.load(path).dictionary()
+    return dict(read_glossary(path).terms)
 
 
 def read_memories(

@@ -31,6 +31,9 @@ C = TypeVar("C", bound="Config")
 _PATH = re.compile(r"[^\s.=]+(\.[^\s.=]+)*")
 _COMMENT_WIDTH = 100
 
+MAX_NAMED_KINDS = 3
+"""Kinds that a message shows how to choose."""
+
 MAX_CONFIG_BYTES = 1 << 20
 """Bytes of a settings file. A complete one has some thousands; to read a hundred million would take hours."""
 
@@ -514,8 +517,10 @@ class _Spot:
             return f"; a dot is for the command line, in a file this is written {section}: {{{key}: …}}"
         others = [kind for path, kind in _paths(self.root, self.tree.values) if path == self.path and kind]
         if others:
-            *most, last = others
+            *most, last = map(_kind_in, others)
             of_kinds = f"kinds {', '.join(most)} and {last}" if most else f"kind {last}"
+            if len(others) <= MAX_NAMED_KINDS:
+                of_kinds += f" ({' or '.join(others)})"
             akin = [key for key in own if wrong in key.split("_")] or difflib.get_close_matches(wrong, own, n=2)
             question = f"; did you mean {' or '.join('.'.join((*before, key)) for key in akin)}?" if akin else ""
             return f"; it is a setting of the {of_kinds}{question}"
@@ -530,14 +535,16 @@ class _Spot:
         elsewhere = same or [path for path in everywhere if not near and path.split(".")[-1] in similar]
         found = list(dict.fromkeys([*elsewhere[:1], *near] if same else [*near, *elsewhere[:1]]))
         if found:
-            named = [path + (f" (of kind {kind})" if (kind := everywhere.get(path)) else "") for path in found]
+            named = [
+                path + (f" (of kind {_kind_in(kind)})" if (kind := everywhere.get(path)) else "") for path in found
+            ]
             return f"; did you mean {' or '.join(named)}?"
         where = f"{'.'.join(before)} has" if before else "there are"
         return f"; {where} {', '.join(own)}"
 
 
 def _paths(section: Section, values: Any, prefix: str = "") -> Iterator[tuple[str, str | None]]:
-    """Every known path, with its kind where that is not the one in use; those in use come first."""
+    """Every known path, with the setting that chooses its kind where it is not in use; those in use come first."""
     others: list[tuple[str, str | None]] = []
     for key, field in section.model_fields.items():
         path = prefix + key
@@ -552,9 +559,15 @@ def _paths(section: Section, values: Any, prefix: str = "") -> Iterator[tuple[st
             yield from _paths(chosen, value, path + ".")
         for other in inner:
             if other is not chosen:
-                word = (kinds_of(other) or (other.__name__,))[0]
+                kinds = kinds_of(other)
+                word = f"{path}.kind={kinds[0]}" if kinds else other.__name__
                 others += [(found, word) for found, _ in _paths(other, None, path + ".")]
     yield from others
+
+
+def _kind_in(setting: str) -> str:
+    """The kind that a setting such as model.kind=transformer chooses."""
+    return setting.rpartition("=")[2]
 
 
 def _short(value: Any) -> str:

@@ -159,7 +159,7 @@ def judge_split(
     evidence, runs = np.zeros(len(corpus), np.float32), list[LineRun]()
     segments = np.zeros(len(corpus), np.uint8)
     if models.alignment is not None:
-        aligner = Aligner(corpus, survey, models.alignment, is_swapped=verdicts.is_swapped)
+        aligner = EvidenceReader(corpus, survey, models.alignment, is_swapped=verdicts.is_swapped)
         evidence, segments = aligner.evidence(begin("alignment"))
         runs = aligner.runs(evidence)
     found = evidence, tuple(runs), segments
@@ -191,7 +191,7 @@ def pieces(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield piece
 
 
-class Aligner:
+class EvidenceReader:
     """The evidence for each pair of a text, and for shifts where it looks bad."""
 
     def __init__(

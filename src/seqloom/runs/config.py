@@ -28,6 +28,7 @@ from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.settings import SearchConfig
+from seqloom.smt.aligner import AlignerConfig
 from seqloom.smt.dictionary import DictionaryConfig
 from seqloom.smt.pairs import EncodedPairs
 from seqloom.tasks.settings import (
@@ -120,6 +121,7 @@ ModelConfig = Annotated[
     | HmmConfig
     | Word2VecConfig
     | DictionaryConfig
+    | AlignerConfig
     | OutsideConfig,
     Field(discriminator="kind"),
 ]

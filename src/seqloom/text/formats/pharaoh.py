@@ -1,12 +1,13 @@
 """Word alignments as text.
 
-0-0 1?2 3p3      Pharaoh: a line per sentence pair, source position first, counted from 0; ? or p: possible, not sure
+0-0 1?2 3p3      Pharaoh: a line per sentence pair, source position first, counted from 0; ? or p: possible, not sure;
+                 a probability may follow, which is ignored when read: 0-0:0.98
 0004 2 3 P 0.7   .wa, the gold links of HLT-NAACL 2003: a line per link, sentence and both positions counted from 1;
                  S (sure, the default) or P (possible), and a confidence, both optional; position 0 is the null word
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,8 +20,8 @@ Link = tuple[int, int]
 
 GoldForm = Literal["pharaoh", "wa"]
 
-_LINK = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")
 _CONFIDENCE = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_LINK = re.compile(rf"([0-9]{{1,9}})([-?p])([0-9]{{1,9}})(?::{_CONFIDENCE})?")
 _WA_LINK = re.compile(rf"([0-9]{{1,9}})\s+([0-9]{{1,9}})\s+([0-9]{{1,9}})(?:\s+([SP]))?(?:\s+{_CONFIDENCE})?")
 _HOW_WRITTEN = (
     "gold links are read in two forms: a line for each sentence pair with links 0-0 1-2, source position first, "
@@ -41,9 +42,11 @@ class GoldLinks:
             raise DataError(f"sure links are possible as well, but these are not: {format_links(alone[:5])}")
 
 
-def format_links(links: Iterable[Link]) -> str:
-    """The line of a sentence pair, by source and then by target position."""
-    return " ".join(f"{source}-{target}" for source, target in sorted(links))
+def format_links(links: Iterable[Link], probability: Callable[[Link], float] | None = None) -> str:
+    """The line of a sentence pair, by source and then by target position: 0-0 1-2, or 0-0:0.98 1-2:0.91."""
+    if probability is None:
+        return " ".join(f"{source}-{target}" for source, target in sorted(links))
+    return " ".join(f"{source}-{target}:{probability((source, target)):.2f}" for source, target in sorted(links))
 
 
 @dataclass(frozen=True)
