@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from seqloom.apps.align import LinkedPair
-from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, as_written, fonts
+from seqloom.drawing.figures import INK, QUIET, SECOND, THIRD, as_written, fonts
 from seqloom.drawing.pages import fill_page, read_template, script_data
 from seqloom.look.beam_tree import cells
 from seqloom.text.formats.pharaoh import GoldLinks, Link
@@ -190,7 +190,7 @@ def draw_alignment(pair: LinkedPair, gold: GoldLinks | None, picture: Path) -> N
     if gold is not None:
         handles.append(Line2D([], [], marker="o", ls="", color=SECOND, label="link that is not in the reference"))
         for links, dashes, name in ((gold.sure, "-", "sure"), (gold.possible - gold.sure, ":", "possible")):
-            look: dict[str, Any] = {"fill": False, "ec": FIRST, "ls": dashes, "lw": 1.6}
+            look: dict[str, Any] = {"fill": False, "ec": THIRD, "ls": dashes, "lw": 2}
             for source, target in links:
                 axes.add_patch(Rectangle((source - 0.45, target - 0.45), 0.9, 0.9, **look))
             handles.append(Rectangle((0, 0), 1, 1, label=f"reference, {name}", **look))

@@ -66,7 +66,7 @@
       row.append(name);
       pair.words[0].forEach((_, i) => {
         const cell = row.insertCell(), value = likely.get(`${i}-${j}`) || 0;
-        if (value >= 0.01) cell.textContent = value.toFixed(2).replace(/^0/, "");
+        if (value >= 0.01) cell.textContent = value >= 0.995 ? "1" : value.toFixed(2).replace(/^0/, "");
         cell.style.background = `rgba(var(--heat), ${(0.75 * value).toFixed(3)})`;
         if (kinds.has(`${i}-${j}`)) cell.className = kinds.get(`${i}-${j}`);
       });
