@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cli.calling import call
-from seqloom.apps.align import AlignConfig, fit_words, link_words, read_reference, read_words
-from seqloom.classical.alignment import Model1Config, score_alignments
+from seqloom.apps.align import AlignConfig, fit_words, read_reference, read_words
+from seqloom.classical.alignment import DEFAULT_ALIGNMENT, Model1Config, score_alignments
 from seqloom.data.corpus import open_corpus
 
 
@@ -17,7 +17,7 @@ def without_accents(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_hansards_are_aligned_and_a_tension_helps(real_data: Path, tmp_path: Path) -> None:
+def test_hansards_are_aligned_and_positions_help(real_data: Path, tmp_path: Path) -> None:
     folder = real_data / "hansards"
     if not (folder / "test.wa").is_file():
         pytest.skip(f"{folder / 'test.wa'} is missing")
@@ -31,12 +31,14 @@ def test_hansards_are_aligned_and_a_tension_helps(real_data: Path, tmp_path: Pat
     text = read_words(corpus, plain)
     reference = read_reference(folder / "test.wa", tested, plain)
     rates = []
-    for model in (Model1Config(), Model1Config(tension=4.0, null_rate=0.08, dirichlet_alpha=0.01)):
-        config = plain.model_copy(update={"model": model})
-        aligner = fit_words(text, config, threads=2)
-        rates.append(score_alignments(list(link_words(text, aligner, config, first=first)), reference).error_rate)
+    tense = Model1Config(tension=4.0, null_rate=0.08, dirichlet_alpha=0.01)
+    for model in (Model1Config(), tense, DEFAULT_ALIGNMENT):
+        learned = fit_words(text, plain.model_copy(update={"model": model}), threads=2)
+        links = [pair.links for pair in learned.link(first=first)]
+        rates.append(score_alignments(links, reference).error_rate)
     assert rates[0] < 0.2
     assert rates[1] < 0.15
+    assert rates[2] < 0.085
 
 
 def test_the_wrong_words_for_the_hansards_gold_links_are_warned_of(real_data: Path) -> None:

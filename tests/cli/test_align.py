@@ -124,6 +124,8 @@ def saved(files: Path) -> Path:
     )
     assert called.code == 0, called.err
     assert f"aligner written to {folder}" in called.err
+    again = call("align", "--model", folder, "--text", f"{files / 'a.en'},{files / 'a.de'}")
+    assert again.out == called.out
     (shutil.copytree(folder, files / "damaged") / "model.safetensors").write_bytes(b"x" * 99)
     return folder
 

@@ -201,7 +201,6 @@ class LearnedAligner:
             wanted,
             symmetrise=self.config.symmetrise,
             threshold=self.config.threshold,
-            is_training_text=True,
             threads=threads,
         )
         for number, links in enumerate(found, start=1):

@@ -1,5 +1,6 @@
 """The promises of an aligner, checked with pairs of words drawn from its vocabularies and with hard lines."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -35,7 +36,7 @@ class AlignerChecks:
 
     def checks(self) -> list[Check]:
         """All checks, in the order in which they are reported."""
-        found = {
+        found: dict[str, Callable[[], CheckResult]] = {
             "saved": partial(check_saved, self.loaded, self._outputs),
             "lines": self._check_lines,
             "blank": self._check_blank,
