@@ -65,6 +65,7 @@ OTHERS = {
     "hmm": ["text.size=60", "model.states=4", "model.iterations=3"],
     "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],
     "dictionary": ["evaluation.resamples=40"],
+    "aligner": [],
 }
 """The same for kinds of models that do not translate, or that are fitted."""
 PUBLISHED = [*SHORT, "task.dev_lines=2", "evaluation.resamples=40"]

@@ -14,7 +14,7 @@ from seqloom.core.config import MAX_CONFIG_BYTES, describe_fields, resolve
 from seqloom.core.errors import ConfigError
 from seqloom.runs.config import RunConfig
 
-KINDS = ("transformer", "seq2seq", "rnn_lm", "gpt", "elmo", "ngram", "word2vec", "dictionary")
+KINDS = ("transformer", "seq2seq", "rnn_lm", "gpt", "elmo", "ngram", "word2vec", "dictionary", "aligner")
 
 
 def refused(text: bytes, folder: Path) -> str:

@@ -111,12 +111,16 @@ def _describe(
         else:
             search = config.search.with_output_limit(card.output_limit).model_dump(mode="json")
     else:
-        languages = f"{use} of {card.target}" if card.target else use
+        pair = f"{card.source or '?'} → {card.target or '?'}" if config.reads_pairs else card.target
+        languages = f"{use} of {pair}" if pair else use
         if use == "language model":  # the method, and what is not a default
             values, defaults = (each.model_dump(mode="json") for each in (config.search, type(config.search)()))
             search = {name: each for name, each in values.items() if name == "method" or each != defaults[name]}
     kind, sizes = str(config.model.kind), config.model.model_dump(mode="json")
     frame = sizes.pop("frame", {})
+    for name, part in list(sizes.items()):  # a section with a kind of its own: its settings one by one
+        if isinstance(part, dict) and "kind" in part:
+            sizes |= {name: part["kind"], **{f"{name}.{key}": value for key, value in part.items() if key != "kind"}}
     if isinstance(config.model, OutsideConfig):
         kind, sizes = f"from outside, {config.model.builder}", config.model.settings
     if "smoothing" in sizes:  # leave out what the smoothing ignores

@@ -193,7 +193,7 @@ def _describe(trained: "Trained") -> list[str]:
         "translator": [f"seqloom translate {model} FILE"],
         "language model": [f"seqloom perplexity {model} FILE", f"seqloom generate {model} --prompt 'The'"],
         "word vectors": [f"seqloom vectors nearest {model} WORD"],
-        "aligner": [f"seqloom align --model {model} SOURCE TARGET"],
+        "aligner": [f"seqloom align --model {model} --text SOURCE,TARGET"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:
         longer = f"seqloom train --resume {trained.run} training.steps={2 * outcome.step}"

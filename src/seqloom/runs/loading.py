@@ -88,7 +88,7 @@ class Loaded:
         """What it is and where it comes from, on one line."""
         card = self.card
         kind = "model from outside" if card.trained_on.get("outside_model") else self.config.model.kind
-        languages = f" {card.source or '?'} → {card.target or '?'}" if self.config.purpose == "translator" else ""
+        languages = f" {card.source or '?'} → {card.target or '?'}" if self.config.reads_pairs else ""
         # A temporary folder is named by the archive, or by the run and step, that it was made of.
         place, unfinished = by_origin(str(self.folder)), card.trained_on.get("unfinished")
         if unfinished and place != str(self.folder):

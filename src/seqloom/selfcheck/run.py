@@ -21,6 +21,7 @@ from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
 from seqloom.runs.loading import Loaded, LoadedFitted, LoadedModel, find_model, in_words, load_any, load_translator
+from seqloom.selfcheck.aligners import AlignerChecks
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.fitted_translators import FittedTranslatorChecks
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
@@ -163,7 +164,13 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
             raise UsageError(f"--lines {lines}: word vectors read no lines; leave it out")
         words = WordVectorChecks(loaded, cast("WordVectors", loaded.model), count=count, seed=seed)
         return f"{len(words.words):,} words, drawn with seed {seed}", words.checks()
-    if loaded.config.purpose in ("encoder", "aligner"):
+    if loaded.config.purpose == "aligner":
+        if lines is not None:
+            raise UsageError(f"--lines {lines}: an aligner reads pairs of lines, which are drawn; leave it out")
+        assert isinstance(loaded, LoadedFitted)
+        checks = AlignerChecks(loaded, count=count, seed=seed)
+        return f"{len(checks.sources):,} pairs of lines, drawn with seed {seed} or built in", checks.checks()
+    if loaded.config.purpose == "encoder":
         raise UsageError(f"{loaded.folder} has no promises to check: {in_words(loaded.config)}")
     tokenizer = loaded.tokenizers.source
     if lines is not None:
@@ -199,7 +206,7 @@ def timed(check: Check, *, is_guarded: bool = True) -> Checked:
 
 def _in_words(loaded: Loaded) -> str:
     card, use = loaded.card, loaded.config.purpose
-    languages = f", {card.source or '?'} → {card.target or '?'}" if use == "translator" else ""
+    languages = f", {card.source or '?'} → {card.target or '?'}" if loaded.config.reads_pairs else ""
     return f"{use} of kind {loaded.config.model.kind}{languages}, {card.parameters:,} parameters"
 
 

@@ -14,7 +14,7 @@ from seqloom.apps.language_model import is_arpa
 from seqloom.core.declaration import Purpose
 from seqloom.core.errors import UsageError
 from seqloom.runs.languages import LanguageChoice, frame_of, with_languages
-from seqloom.runs.loading import find_model
+from seqloom.runs.loading import find_model, in_words
 from seqloom.runs.model_dir import read_calibration, read_card, read_settings
 from seqloom.text.languages import TWO_LETTERS, find_language, is_known_language, language_name
 from seqloom.text.tokenizer import Tokenizers
@@ -130,6 +130,8 @@ def _read_model(word: str) -> ServedModel:
     card, config = read_card(folder), read_settings(folder)
     created = int((folder / "model.json").stat().st_mtime)
     scores = tuple(f"{score.name} {score.value:.1f}" for score in card.measured)
+    if config.purpose == "aligner":
+        raise UsageError(f"{path} cannot be served: {in_words(config)}")
     if config.purpose != "translator":
         return ServedModel(name, path, config.purpose, target=card.target and code_of(card.target), created=created)
     source, target = card.source, card.target

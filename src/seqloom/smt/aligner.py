@@ -90,8 +90,8 @@ class AlignerConfig(ModelSettings):
 
     def describe(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]:
         """How many pairs of words each direction knows."""
-        sizes = {name.split(".")[0]: array.size for name, array in arrays.items() if name.endswith("probabilities")}
-        return {"Tables": ", ".join(f"{size:,} pairs of words {name}" for name, size in sizes.items())}
+        sizes = {side: arrays[f"{side}.probabilities"].size for side in ("forward", "backward")}
+        return {"Tables": ", ".join(f"{size:,} pairs of words {side}" for side, size in sizes.items())}
 
     def _words(self, tokenizers: Tokenizers) -> tuple["WordIds", "WordIds"]:
         of = partial(WordIds.of, lowercase=self.lowercase)
