@@ -273,6 +273,7 @@ SCORES = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "exact_match": "exact match",
+    "round_trip": "round-trip chrF",
 }
 """How the values of a validation are written."""
 

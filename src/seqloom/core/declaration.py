@@ -14,6 +14,7 @@ Purpose = Literal["translator", "language model", "word vectors", "encoder", "al
 
 TaskKind = Literal[
     "translation",
+    "unsupervised",
     "language_modelling",
     "bidirectional_language_modelling",
     "masked_language_modelling",

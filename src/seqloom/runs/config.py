@@ -39,6 +39,7 @@ from seqloom.tasks.settings import (
     MaskedLanguageModellingConfig,
     NceConfig,
     TranslationConfig,
+    UnsupervisedConfig,
 )
 from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
@@ -128,7 +129,12 @@ ModelConfig = Annotated[
 """Every model there is. A new one is a file in `models/`, `classical/` or `smt/` and a word here."""
 
 AnyTask = (
-    TranslationConfig | LanguageModellingConfig | BidirectionalConfig | MaskedLanguageModellingConfig | FittingConfig
+    TranslationConfig
+    | UnsupervisedConfig
+    | LanguageModellingConfig
+    | BidirectionalConfig
+    | MaskedLanguageModellingConfig
+    | FittingConfig
 )
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
 """Every task there is."""
@@ -333,6 +339,14 @@ class RunConfig(Config):
         if isinstance(self.model, OutsideConfig) and not isinstance(self.task, FittingConfig):
             return self  # what it was built for is checked when it is built
         wanted = self.model.task_kind
+        if isinstance(self.task, UnsupervisedConfig) and wanted == "translation":
+            if not hasattr(self.model, "frame"):
+                kinds = [kind for kind, model in MODELS.items() if "frame" in model.model_fields]
+                raise ValueError(
+                    f"task.kind=unsupervised needs a model that reads the symbols of languages, not one of kind "
+                    f"{self.model.kind}; choose model.kind={' or '.join(kinds)}"
+                )
+            return self
         if self.task.kind != wanted:
             own = [kind for kind, model in MODELS.items() if model.purpose is not None]
             kinds = [kind for kind in own if MODELS[kind].task_kind == self.task.kind]

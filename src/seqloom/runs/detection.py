@@ -18,6 +18,7 @@ from seqloom.data.store import Store
 from seqloom.runs.model_dir import Card, parse_card, read_part, read_settings, stored_tables
 from seqloom.runs.plain_text import TextData
 from seqloom.runs.translation import PairData
+from seqloom.runs.two_texts import TwoTextData
 from seqloom.text.detection import LanguageTable, learn_table, script_table
 from seqloom.text.formats.segments import Languages
 from seqloom.text.languages import language_name
@@ -30,8 +31,10 @@ MAX_LINES, MAX_LINE_CHARACTERS = 10_000, 300
 """The sample of a text file: so many lines, evenly spread, and how much of each."""
 
 
-def learn_tables(data: PairData | TextData, languages: Languages) -> dict[str, LanguageTable]:
+def learn_tables(data: PairData | TextData | TwoTextData, languages: Languages) -> dict[str, LanguageTable]:
     """Tables of the named languages, from a sample of the encoded training text; a language model has a target only."""
+    if isinstance(data, TwoTextData):
+        return _tables([_decoded(text.train.targets.ids, data.tokenizers.target) for text in data.texts], languages)
     return _tables(_encoded_sides(data.train, data.tokenizers), languages)
 
 

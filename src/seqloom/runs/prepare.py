@@ -28,7 +28,7 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps
 from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_from, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
-from seqloom.runs import plain_text, translation
+from seqloom.runs import plain_text, translation, two_texts
 from seqloom.runs.config import BuildsModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.loading import find_model, require_device, symbols_of
 from seqloom.runs.memory import FEWEST, require_memory
@@ -36,6 +36,8 @@ from seqloom.runs.model_dir import read_settings
 from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
 from seqloom.runs.sizing import EXTREMES, settled
 from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
+from seqloom.runs.two_texts import TwoTextData, TwoTexts, open_two_texts, size_two_texts
+from seqloom.tasks.settings import UnsupervisedConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, WordPieces
@@ -47,8 +49,9 @@ from seqloom.version import __version__
 OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
-    r"|data/(train|dev)(\.partial-\w+)?/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
-    r"|data/(references\.txt|sources\.txt|dev\.txt|files\.json)"
+    r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
+    r"/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
+    r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv)"
 )
 """Everything a run directory can hold before `run.json` is written."""
 
@@ -64,15 +67,19 @@ FREE = ("data.workers", "data.train", "data.dev", "model.builder")
 
 def open_text(
     config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
-) -> PairText | PlainText:
+) -> PairText | PlainText | TwoTexts:
     """Open and check the text of a run; `split` says how pairs are held out."""
+    if isinstance(config.task, UnsupervisedConfig):
+        return open_two_texts(config, formats=formats, listener=listener)
     if config.reads_pairs:
         return open_pairs(config, split=split, formats=formats, listener=listener)
     return open_texts(config, formats=formats, listener=listener)
 
 
-def load_data(run: Path, config: RunConfig) -> PairData | TextData:
+def load_data(run: Path, config: RunConfig) -> PairData | TextData | TwoTextData:
     """The encoded text of a run. A DataError says what is damaged or missing."""
+    if isinstance(config.task, UnsupervisedConfig):
+        return TwoTextData.load(run, config)
     return PairData.load(run, config) if config.reads_pairs else TextData.load(run, config)
 
 
@@ -136,7 +143,10 @@ def choose_config(
             f"kind {first.model.kind} is fitted to its text as a whole"
         )
 
-    sizing = (size_pairs if first.reads_pairs else size_text)(first, [Path(name) for name in names], formats=formats)
+    size = size_pairs if first.reads_pairs else size_text
+    if isinstance(first.task, UnsupervisedConfig):
+        size = size_two_texts
+    sizing = size(first, [Path(name) for name in names], formats=formats)
     inherited: dict[str, Any] = {}
     if first.training.start_from is not None:
         inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
@@ -278,7 +288,9 @@ def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
         return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
     text = _text_defaults(first)
     first = resolve(RunConfig, defaults=text, file=file, overrides=overrides)
-    if first.reads_pairs:
+    if isinstance(first.task, UnsupervisedConfig):
+        sizings = [two_texts.sizes_for(first, facts) for facts in translation.EXAMPLES]
+    elif first.reads_pairs:
         sizings = [translation.sizes_for(first, facts) for facts in translation.EXAMPLES]
     else:
         sizings = [plain_text.sizes_for(first, facts) for facts in EXTREMES]
@@ -402,7 +414,7 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
             raise
 
 
-def _tokenizers(config: RunConfig, text: PairText | PlainText, *, listener: Listener) -> Tokenizers:
+def _tokenizers(config: RunConfig, text: PairText | PlainText | TwoTexts, *, listener: Listener) -> Tokenizers:
     """Those of the model to start from, those that `data.tokenizers_from` names, or new ones learned from the text."""
     if config.training.start_from is not None:
         return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")

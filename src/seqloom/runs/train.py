@@ -58,10 +58,12 @@ from seqloom.runs.prepare import (
 )
 from seqloom.runs.sizing import passes_text, too_small
 from seqloom.runs.translation import PairData
+from seqloom.runs.two_texts import TwoTextData
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
 from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.tasks.translation import TranslationTask
+from seqloom.tasks.unsupervised import UnsupervisedTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import EncodedText, Tokenizers
@@ -349,9 +351,9 @@ class _Session:
     """The settings of a resumed run before this resume."""
     builder: BuildsModel
     """The settings that build the model."""
-    data: PairData | TextData
+    data: PairData | TextData | TwoTextData
     model: nn.Module
-    task: TranslationTask | LanguageModellingTask | BidirectionalTask
+    task: TranslationTask | UnsupervisedTask | LanguageModellingTask | BidirectionalTask
     trainer: Trainer[Any]
     world: World
     listener: Listener
@@ -360,14 +362,16 @@ class _Session:
     def card(self, values: Mapping[str, Any]) -> Card:
         """The model card, with what is known of the training."""
         data = self.config.data
-        source = data.source if isinstance(self.task, TranslationTask) else None
+        source = data.source if isinstance(self.task, TranslationTask | UnsupervisedTask) else None
         return Card(source=source, target=data.target, parameters=_parameters(self.model), trained_on=values)
 
     def trained_on(self, outcome: Outcome) -> dict[str, Any]:
         return {
             **self.data.card_values(self.config),
             "steps": outcome.step,
-            "target_tokens" if isinstance(self.task, TranslationTask) else "tokens_read": outcome.tokens,
+            "target_tokens"
+            if isinstance(self.task, TranslationTask | UnsupervisedTask)
+            else "tokens_read": outcome.tokens,
             "seconds": round(outcome.seconds, 1),
             "best_dev_loss": outcome.best_loss,
         }
@@ -390,7 +394,7 @@ def _open(
     missing = [name for name in ("output", "stepper") if not hasattr(model, name)]
     if missing:
         use, protocol = "language model", "RecurrentLanguageModel"
-        if isinstance(data, PairData):
+        if not isinstance(data, TextData):
             use, protocol = "translator", "TranslationModel"
         raise UsageError(
             f"{type(model).__name__} cannot be trained as a {use}: it has no {' and no '.join(missing)}; see "
@@ -533,6 +537,7 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
         return None
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener), listener)
     data = load_data(run, config)
+    assert not isinstance(data, TwoTextData)
     tokens = data.train.targets.tokens if isinstance(data, PairData) else data.train.tokens
     if config.purpose == "word vectors" and (warning := too_small(tokens)):
         notice(listener, warning)

@@ -230,6 +230,47 @@ class MaskedLanguageModellingConfig(Config):
     """Names this task in a config file."""
 
 
+# --- translation without parallel text -------------------------------------------------------------------------------
+
+
+class UnsupervisedConfig(Config):
+    """What a translator is trained for that has texts of two languages, and no pairs.
+
+    Each batch holds lines of both texts. The model restores them from noise, and translates them from sources that the
+    dictionary makes at first, and later the model itself (back-translation).
+    """
+
+    kind: Literal["unsupervised"] = "unsupervised"
+    """Names this task in a config file."""
+    dictionary: str | None = None
+    """A table of words and their translations, from the language of the first text to that of the second, such as
+    `seqloom vectors align` writes. Without it, only pieces that both languages share give the model a start."""
+    start_steps: int = Field(500, ge=0)
+    """Steps in which all sources come from the dictionary; without one, steps in which the model only restores text."""
+    mix_steps: int = Field(1500, ge=0)
+    """Steps after these over which back-translation takes over: its share of the sources rises to 1, and the weight of
+    restoring text falls from `denoising` to `final_denoising`."""
+    denoising: float = Field(1.0, ge=0, le=100)
+    """Weight of restoring text from noise, at first."""
+    final_denoising: float = Field(0.2, ge=0, le=100)
+    """The same at the end."""
+    drop_rate: float = Field(0.1, ge=0, lt=1)
+    """Share of words that the noise drops."""
+    blank_rate: float = Field(0.1, ge=0, lt=1)
+    """Share of words in whose place the noise puts a blank."""
+    shuffle_distance: int = Field(3, ge=0, le=1_000)
+    """Places that the noise moves a word at most; 0 keeps the order."""
+    back_translation: Literal["greedy", "sample"] = "greedy"
+    """How the model translates lines for back-translation."""
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the target's probability that is spread over all symbols."""
+    dev_lines: int = Field(200, ge=1)
+    """Held-out lines of each text that are translated and translated back at each validation, and dev pairs that are
+    translated."""
+    falls: int = Field(3, ge=0)
+    """Validations in a row with a lower round-trip chrF than the one before, after which training ends; 0 continues."""
+
+
 class FittingConfig(Config):
     """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
 

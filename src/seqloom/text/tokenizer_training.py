@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -63,12 +63,18 @@ _has_unspaced = re.compile(f"[{UNSPACED}]").search
 _han = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]").findall
 
 
-def train_tokenizer(lines: Iterable[str], config: TextConfig, *, listener: Listener = ignore) -> Tokenizer:
-    """Learn a tokeniser from lines. Notices report characters without a piece, and fewer pieces than requested."""
+def train_tokenizer(
+    lines: Iterable[str], config: TextConfig, *, marks: Sequence[str] = (), listener: Listener = ignore
+) -> Tokenizer:
+    """Learn a tokeniser from lines. Notices report characters without a piece, and fewer pieces than requested.
+
+    `marks` become the first pieces after the reserved ones. A mark has a space in it: text never becomes one.
+    """
     if config.kind == "published":
         raise ConfigError("text.kind=published is for imported models and cannot be learned; use bpe or unigram")
     learn = _learn_vocabulary if config.kind in {"word", "char"} else _learn_subwords
-    tokenizer = Tokenizer(config, learn(_normalised(lines, config), config, listener))
+    assert all(" " in mark for mark in marks), marks
+    tokenizer = Tokenizer(config, learn(_normalised(lines, config), config, marks, listener))
     if tokenizer.size < config.size and config.size != {"word": ALL_WORDS, "char": ALL_CHARACTERS}.get(config.kind):
         notice(
             listener,
@@ -80,14 +86,19 @@ def train_tokenizer(lines: Iterable[str], config: TextConfig, *, listener: Liste
 
 
 def train_tokenizers(
-    source_lines: Iterable[str], target_lines: Iterable[str], config: TextConfig, *, listener: Listener = ignore
+    source_lines: Iterable[str],
+    target_lines: Iterable[str],
+    config: TextConfig,
+    *,
+    marks: Sequence[str] = (),
+    listener: Listener = ignore,
 ) -> Tokenizers:
     """Learn one tokeniser from both sides (`config.shared`), or one from each."""
     if config.shared:
-        tokenizer = train_tokenizer(chain(source_lines, target_lines), config, listener=listener)
+        tokenizer = train_tokenizer(chain(source_lines, target_lines), config, marks=marks, listener=listener)
         return Tokenizers(tokenizer, tokenizer)
-    source = train_tokenizer(source_lines, config, listener=listener)
-    return Tokenizers(source, train_tokenizer(target_lines, config, listener=listener))
+    source = train_tokenizer(source_lines, config, marks=marks, listener=listener)
+    return Tokenizers(source, train_tokenizer(target_lines, config, marks=marks, listener=listener))
 
 
 def with_words(tokenizer: Tokenizer, words: Iterable[str]) -> Tokenizer:
@@ -173,7 +184,7 @@ class PreparedSigns:
         return found
 
 
-def _learn_vocabulary(texts: Iterable[str], config: TextConfig, listener: Listener) -> Kind:
+def _learn_vocabulary(texts: Iterable[str], config: TextConfig, marks: Sequence[str], listener: Listener) -> Kind:
     is_word = config.kind == "word"
     cut = word_cutter(config.segmentation) if is_word else lambda text: list(mark_spaces(text, has_start=False))
     signs = PreparedSigns()
@@ -182,9 +193,9 @@ def _learn_vocabulary(texts: Iterable[str], config: TextConfig, listener: Listen
         for sentence in signs.advice(config):
             notice(listener, sentence)
     stand_ins = counts.pop(config.normaliser(config.unknown_word), 0) if config.unknown_word is not None else 0
-    leading = BYTE_PIECES if config.byte_fallback else ()
+    leading = (*marks, *(BYTE_PIECES if config.byte_fallback else ()))
     vocabulary = Vocabulary.from_counts(counts, size=config.size, minimum_count=config.minimum_count, leading=leading)
-    if not vocabulary.tokens:
+    if len(vocabulary.tokens) == len(marks):
         raise _nothing_kept("word" if is_word else "character", config)
     if vocabulary.unknown:
         lost = len(counts) - len(vocabulary.tokens) + len(leading)
@@ -252,20 +263,22 @@ def _known_parts(chunks: Mapping[str, int], alphabet: Alphabet) -> Iterator[tupl
     yield from sorted(parts.items())
 
 
-def _learn_subwords(texts: Iterable[str], config: TextConfig, listener: Listener) -> Kind:
+def _learn_subwords(texts: Iterable[str], config: TextConfig, marks: Sequence[str], listener: Listener) -> Kind:
     chunks = count_chunks(texts)
-    taken = len(RESERVED) + (len(BYTE_PIECES) if config.byte_fallback else 0)
+    taken = len(RESERVED) + len(marks) + (len(BYTE_PIECES) if config.byte_fallback else 0)
     alphabet = choose_alphabet(count_characters(chunks), room=config.size - taken, minimum_count=config.minimum_count)
     if alphabet.kept == {SPACE} and not config.byte_fallback:
         raise _nothing_kept("character", config)
     if alphabet.lost:
         _report_lost(listener, "characters", alphabet.lost, alphabet.lost_rate, config)
-    return (_learn_unigram if config.kind == "unigram" else _learn_byte_pairs)(chunks, alphabet, config)
+    return (_learn_unigram if config.kind == "unigram" else _learn_byte_pairs)(chunks, alphabet, config, marks)
 
 
-def _learn_byte_pairs(chunks: Mapping[str, int], alphabet: Alphabet, config: TextConfig) -> Subwords:
+def _learn_byte_pairs(
+    chunks: Mapping[str, int], alphabet: Alphabet, config: TextConfig, marks: Sequence[str]
+) -> Subwords:
     """Join the most frequent pair of pieces again and again, until there are enough pieces or no pair occurs twice."""
-    leading = [*RESERVED, *(BYTE_PIECES if config.byte_fallback else ())]
+    leading = [*RESERVED, *marks, *(BYTE_PIECES if config.byte_fallback else ())]
     room = config.size - len(leading)
     # Parts of chunks inside which pairs may be joined, with their counts.
     split = pre_tokenizer().pre_tokenize_str
@@ -318,7 +331,7 @@ def is_phrase(piece: str) -> bool:
     )
 
 
-def _learn_unigram(chunks: Mapping[str, int], alphabet: Alphabet, config: TextConfig) -> Subwords:
+def _learn_unigram(chunks: Mapping[str, int], alphabet: Alphabet, config: TextConfig, marks: Sequence[str]) -> Subwords:
     """Learn the unigram language model with sentencepiece, on one thread: with more, sums differ in their last bits."""
     content = io.BytesIO()
     rows = [f"{chunk}\t{count}" for chunk, count in _known_parts(chunks, alphabet)]
@@ -336,6 +349,8 @@ def _learn_unigram(chunks: Mapping[str, int], alphabet: Alphabet, config: TextCo
             required_chars="".join(sorted(alphabet.kept)),
             byte_fallback=config.byte_fallback,
             split_digits=True,
+            # Control symbols are never found in text.
+            control_symbols=list(marks),
             # The text comes normalised and marked: sentencepiece must not change it.
             normalization_rule_name="identity",
             add_dummy_prefix=False,

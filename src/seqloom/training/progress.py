@@ -52,6 +52,13 @@ class Progress:
     """What they counted."""
     best: Best = field(default_factory=Best)
     plateau: Plateau = field(default_factory=Plateau)
+    falling: tuple[float, ...] = ()
+    """Last values of the guarded figure (`training.task.Guard`), each lower than the one before."""
+
+    def after_guarded(self, value: float) -> "Progress":
+        """The same after a validation with this value of the guarded figure."""
+        is_lower = not self.falling or not value >= self.falling[-1]
+        return replace(self, falling=(*self.falling, value) if is_lower else (value,))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `state.json`."""
@@ -61,6 +68,7 @@ class Progress:
     def from_json(values: Mapping[str, Any]) -> "Progress":
         """What `to_json` was made from."""
         nested = {"best": Best(**values["best"]), "plateau": Plateau(**values["plateau"])}
+        nested["falling"] = tuple(values.get("falling", ()))
         return Progress(**{**values, **nested})
 
 
@@ -68,7 +76,7 @@ class Progress:
 class Outcome:
     """How a run ended."""
 
-    reason: Literal["steps", "minutes", "patience", "nothing to do", "fitted"]
+    reason: Literal["steps", "minutes", "patience", "falls", "nothing to do", "fitted"]
     message: str
     step: int
     best_loss: float | None

@@ -71,6 +71,28 @@ class StatefulTask(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Guard:
+    """A figure of the validations that must not fall so many times in a row."""
+
+    figure: str
+    """Its name among the figures."""
+    name: str
+    """What messages call it."""
+    falls: int
+    """Validations in a row, each lower than the one before, after which training ends; 0 never ends it."""
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """A task whose training may get worse without a higher loss, such as one that makes its own training pairs."""
+
+    @property
+    def guard(self) -> Guard | None:
+        """The figure that shows it."""
+        ...
+
+
 @runtime_checkable
 class Prepares(Protocol):
     """A task whose loss needs a model to start in a certain way, such as with biases that fit the data."""

@@ -37,7 +37,7 @@ from seqloom.training.resume import changed_settings, check_circumstances, circu
 from seqloom.training.run_guard import STOPPING, ImmediateStop, Signals, locked
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.sparse_updates import choose_row_gradients, gradient_values
-from seqloom.training.task import Batch, Prepares, Task, as_stateful
+from seqloom.training.task import Batch, Guard, Guarded, Prepares, Task, as_stateful
 from seqloom.training.weights import unusable_weights
 
 
@@ -444,8 +444,11 @@ class Trainer(Generic[Batch]):
         figures: dict[str, float] = {}
         with self.strategy.full_model():
             self.world.first_does(lambda: figures.update(self._figures()), what="validate the model")
-        (loss,) = self.world.from_first(figures.get("loss", 0.0))
+        guard = self._guard()
+        loss, guarded = self.world.from_first(figures.get("loss", 0.0), figures.get(guard.figure if guard else "", 0.0))
         self._last_loss = loss
+        if guard is not None:
+            progress = progress.after_guarded(guarded)
         best = progress.best.after(loss, progress.step)
         plateau = progress.plateau.after(loss, patience=config.plateau_patience)
         self.progress = replace(progress, best=best, plateau=plateau, seconds=self._pace.seconds())
@@ -474,15 +477,21 @@ class Trainer(Generic[Batch]):
     def _minutes_are_over(self, seconds: float) -> bool:
         return 0 < 60 * self.config.minutes <= seconds
 
-    def _end(self) -> Literal["steps", "minutes", "patience"] | None:
+    def _guard(self) -> Guard | None:
+        return self.task.guard if isinstance(self.task, Guarded) else None
+
+    def _end(self) -> Literal["steps", "minutes", "patience", "falls"] | None:
         if self.progress.step >= self.config.steps:
             return "steps"
         if self._is_out_of_time:
             return "minutes"
+        guard = self._guard()
+        if guard is not None and 0 < guard.falls < len(self.progress.falling):
+            return "falls"
         return "patience" if self.progress.best.is_over(self.config.patience) else None
 
-    def _finish(self, reason: Literal["steps", "minutes", "patience", "nothing to do"]) -> Outcome:
-        progress, best = self.progress, self.progress.best
+    def _finish(self, reason: Literal["steps", "minutes", "patience", "falls", "nothing to do"]) -> Outcome:
+        progress, best, guard = self.progress, self.progress.best, self._guard()
         minutes = f"{self.config.minutes:g} minute{'' if self.config.minutes == 1 else 's'}"
         if reason == "nothing to do":
             message = (
@@ -494,6 +503,11 @@ class Trainer(Generic[Batch]):
                     f"the run has finished at step {progress.step} of {self.config.steps}, after {minutes}; continue "
                     f"with training.minutes={2 * self.config.minutes:g}"
                 )
+            elif guard is not None and 0 < guard.falls < len(progress.falling):
+                message = (
+                    f"the run has finished at step {progress.step} of {self.config.steps}, where {guard.name} had "
+                    f"fallen {guard.falls} times in a row"
+                )
             elif progress.step < self.config.steps:
                 message = (
                     f"the run has finished at step {progress.step} of {self.config.steps}, after {best.stale} "
@@ -502,6 +516,12 @@ class Trainer(Generic[Batch]):
                 )
         elif reason == "minutes":
             message = f"{minutes} are over at step {progress.step} of {self.config.steps}"
+        elif reason == "falls" and guard is not None:
+            course = " → ".join(f"{value:.1f}" for value in progress.falling)
+            message = (
+                f"{guard.name} fell {guard.falls} times in a row ({course}): training makes the model worse, so it "
+                f"ends here; the best checkpoint is that of step {best.step}"
+            )
         elif reason == "patience":
             message = f"no better dev loss in {best.stale} validations; the best was {best.loss} at step {best.step}"
         else:
