@@ -13,6 +13,7 @@ import typer
 from seqloom.cli import (
     align,
     average,
+    compare,
     config,
     demo,
     doctor,
@@ -51,6 +52,7 @@ app = typer.Typer(
 )
 app.command(epilog=demo.EXAMPLES, rich_help_panel=BUILD)(demo.demo)
 app.command(epilog=doctor.EXAMPLES, rich_help_panel=BUILD)(doctor.doctor)
+app.command(epilog=compare.EXAMPLES, rich_help_panel=BUILD)(compare.compare)
 app.command(epilog=train.EXAMPLES, rich_help_panel=BUILD)(train.train)
 app.command(epilog=config.EXAMPLES, rich_help_panel=BUILD)(config.config)
 app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)

@@ -1,0 +1,484 @@
+"""The ladder: every rung trained on the same text, measured on the same lines, within one budget of minutes.
+
+out/data/            the training, dev and test set of all rungs, and parts of the training set for the curves
+out/rungs/NAME/      an ordinary run, and test.txt with its translations of the test set
+out/curves/SIZE/     runs of the curves
+out/compare.json     what is done, written after each step: a comparison that was killed continues after the last one
+out/report.html, report.md, report.json
+"""
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from seqloom.apps.translator import Translator
+from seqloom.compare.results import (
+    RungResult,
+    bleu_by_length,
+    bleu_of,
+    score_lines,
+    word_counts,
+    words_by_frequency,
+)
+from seqloom.compare.rungs import CURVE_SIZES, REPORT_SHARE, Rung, refused, share_minutes
+from seqloom.compare.splits import Splits, make_splits, read_splits
+from seqloom.core.errors import ModelError, SeqloomError, SeqloomWarning, Stopped, UsageError
+from seqloom.core.events import Event, Listener, ignore, notice, progress_counter
+from seqloom.core.files import read_json, write_atomically
+from seqloom.doctor.examination import diagnose
+from seqloom.metrics.scoring import score
+from seqloom.runs import train as recipe
+from seqloom.runs.model_dir import read_card
+from seqloom.text.formats.segments import Languages
+from seqloom.training.run_guard import locked
+
+STATE, FORMAT = "compare.json", 1
+
+WARM_UP_LINES = 8
+"""Lines translated before the speed is measured, so that nothing is compiled or read from disk in between."""
+
+MIN_POINT_MINUTES = 0.5
+"""Minutes that a trained rung needs for a point of its curve."""
+
+PROBED_STEPS = (10, 30)
+"""The speed of training is measured between these two steps."""
+
+USED_SHARE = 0.92
+"""Share of the minutes of a trained rung in which its steps must be done, so that its schedule comes to its end."""
+
+SHOWN_EVENTS = frozenset({"progress", "phase", "step", "model", "bad_step", "save_failed", "resumed"})
+"""What is shown of the runs; the rest is in their journals."""
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be compared."""
+
+    train: tuple[Path, ...]
+    dev: tuple[Path, ...] = ()
+    test: tuple[Path, ...] = ()
+    minutes: float = 60.0
+    rungs: tuple[Rung, ...] = ()
+    languages: Languages = (None, None)
+    encoding: str = "utf-8"
+    seed: int = 1
+
+    def record(self) -> dict[str, Any]:
+        """What must be the same when a comparison is resumed, as JSON."""
+        return {
+            "train": [str(path) for path in self.train],
+            "dev": [str(path) for path in self.dev],
+            "test": [str(path) for path in self.test],
+            "rungs": [rung.name for rung in self.rungs],
+            "configs": {rung.name: str(rung.config) for rung in self.rungs if rung.config is not None},
+            "languages": list(self.languages),
+            "encoding": self.encoding,
+            "seed": self.seed,
+            "minutes": self.minutes,
+        }
+
+
+@dataclass
+class State:
+    """What is done so far."""
+
+    order: Mapping[str, Any]
+    seconds: float = 0.0
+    """Time spent, in earlier processes too."""
+    doctor: dict[str, Any] | None = None
+    minutes: dict[str, float] = field(default_factory=dict)
+    """The minutes that trained rungs were given when they began."""
+    steps: dict[str, int] = field(default_factory=dict)
+    """The steps that they can make in these minutes, by `RUNG@PAIRS`."""
+    results: dict[str, RungResult] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Why a rung or a point was left out."""
+    points: dict[str, float] = field(default_factory=dict)
+    """BLEU by `RUNG@PAIRS`."""
+
+    def save(self, out: Path) -> None:
+        values = {
+            "format": FORMAT,
+            "order": self.order,
+            "seconds": round(self.seconds, 1),
+            "doctor": self.doctor,
+            "minutes": self.minutes,
+            "steps": self.steps,
+            "results": {name: result.to_json() for name, result in self.results.items()},
+            "skipped": self.skipped,
+            "points": self.points,
+        }
+        write_atomically(out / STATE, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+
+    @staticmethod
+    def load(out: Path) -> "State":
+        """The state of a comparison that was begun."""
+        path = out / STATE
+        try:
+            values = read_json(path)
+            if values["format"] > FORMAT:
+                raise ModelError(f"{path} has format {values['format']}; use a newer version of Seqloom")
+            results = {name: RungResult.from_json(each) for name, each in values["results"].items()}
+            known = {name: values[name] for name in _PARTS}
+            return State(**known, results=results)
+        except FileNotFoundError:
+            raise UsageError(f"{out} cannot be resumed: {STATE} is missing; start a new comparison") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{path} is damaged ({error}); start a new comparison in another folder") from error
+
+
+_PARTS = ("order", "seconds", "doctor", "minutes", "steps", "skipped", "points")
+
+
+class _Probed(Exception):
+    """Ends a run whose speed is known."""
+
+    def __init__(self, steps_per_second: float) -> None:
+        super().__init__()
+        self.steps_per_second = steps_per_second
+
+
+class Ladder:
+    """A comparison under way."""
+
+    def __init__(self, out: Path, order: Order, state: State, *, listener: Listener, clock: Clock = monotonic) -> None:
+        self.out, self.order, self.state = out, order, state
+        self._listener, self._clock = listener, clock
+        self._before, self._began = state.seconds, clock()
+        self._splits: Splits | None = None
+
+    @property
+    def splits(self) -> Splits:
+        """The text of all rungs."""
+        assert self._splits is not None
+        return self._splits
+
+    def climb(self, *, after_step: Callable[["Ladder"], object] = lambda _ladder: None) -> None:
+        """Do whatever is not done yet. `after_step` is called after each step, when its result is on disk."""
+        with locked(self.out):
+            self._climb(after_step)
+
+    def _climb(self, after_step: Callable[["Ladder"], object]) -> None:
+        self._prepare()
+        rungs, pairs = self.order.rungs, self.splits.train_pairs
+        counted = [rung for rung in rungs if rung.is_counted]
+        for number, rung in enumerate([*counted, *(rung for rung in rungs if not rung.is_counted)], start=1):
+            if rung.name in self.state.results or rung.name in self.state.skipped:
+                continue
+            minutes = self._minutes_for(rung)
+            reason = refused(rung, pairs=pairs, left=minutes)
+            if reason is None:
+                title = f"{rung.name} (rung {number} of {len(rungs)}"
+                self._phase(f"{title}, {self._used()})")
+                reason = self._climb_rung(rung, minutes)
+            if reason is not None:
+                self._skip(rung.name, f"{rung.name} was skipped: {reason}")
+            self._save()
+            after_step(self)
+        for rung, size in self._wanted_points():
+            self._measure_point(rung, size)
+            self._save()
+            after_step(self)
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Write the sets and let the doctor look at them."""
+        folder = self.out / "data"
+        self._splits = read_splits(folder)
+        if self._splits is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._phase("reading the text")
+            order = self.order
+            self._splits = make_splits(
+                folder,
+                train=order.train,
+                dev=order.dev,
+                test=order.test,
+                languages=order.languages,
+                encoding=order.encoding,
+                sizes=CURVE_SIZES,
+                seed=order.seed,
+                listener=self._listener,
+            )
+        if self.state.doctor is None:
+            self._phase("the doctor looks at the text")
+            files = {name: self._splits.files(name) for name in ("train", "dev", "test")}
+            found = diagnose(
+                files["train"],
+                dev=files["dev"],
+                test=files["test"],
+                languages=(self._splits.source, self._splits.target),
+                listener=ignore,
+            )
+            self.state.doctor = {
+                "verdict": found.verdict.sentence,
+                "faults": [
+                    {"severity": fault.severity, "title": fault.title, "sentence": fault.sentence}
+                    for fault in found.faults
+                ],
+            }
+            notice(self._listener, f"doctor: {found.verdict.sentence}")
+            self._save()
+
+    def _climb_rung(self, rung: Rung, minutes: float) -> str | None:
+        """Train and measure a rung; why that failed, if it did."""
+        run = self.out / "rungs" / rung.name
+        if not rung.is_counted:
+            minutes = self.state.minutes.setdefault(rung.name, minutes)
+            self._save()
+        try:
+            trained = self._run(run, rung, "train", minutes=minutes)
+            self.state.results[rung.name] = self._measure(rung, run, trained)
+        except Stopped:
+            raise
+        except SeqloomError as error:
+            return f"it failed ({error})"
+        return None
+
+    def _run(self, run: Path, rung: Rung, name: str, *, minutes: float) -> recipe.Trained:
+        """Train a rung on a part of the text, or continue where it stopped."""
+        listener = shown_of(self._listener, run.name if name == "train" else f"{rung.name} with {name}")
+        overrides = [*rung.overrides, *self.splits.overrides(), f"seed={self.order.seed}"]
+        if not rung.is_counted:
+            overrides.append(f"training.minutes={minutes:.3f}")
+            if not (run / "run.json").is_file():
+                overrides += self._affordable_steps(rung, name, overrides, minutes=minutes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeqloomWarning)
+            if (run / "run.json").is_file():
+                trained = recipe.resume(run, listener=listener)
+            else:
+                trained = recipe.train(
+                    rung.config,
+                    overrides,
+                    out=run,
+                    train=[str(path) for path in self.splits.files(name)],
+                    dev=[str(path) for path in self.splits.files("dev")],
+                    listener=listener,
+                )
+        assert trained is not None
+        return trained
+
+    def _affordable_steps(self, rung: Rung, name: str, overrides: Sequence[str], *, minutes: float) -> list[str]:
+        """The number of steps as a setting, if fewer fit into the minutes than would be chosen for this text.
+
+        The learning rate then rises and falls within these steps. They are found by training for some steps.
+        """
+        probe = self.out / "probe"
+        shutil.rmtree(probe, ignore_errors=True)
+        first, last = PROBED_STEPS
+        chosen, began = 0, 0.0
+
+        def listen(event: Event) -> None:
+            nonlocal chosen, began
+            if event.kind == "model":
+                chosen = int(event["steps"])
+            elif event.kind == "step" and event["step"] == first:
+                began = float(event["seconds"])
+            elif event.kind == "step" and event["step"] == last:
+                raise _Probed((last - first) / max(1e-9, float(event["seconds"]) - began))
+
+        files = {part: [str(path) for path in self.splits.files(part)] for part in (name, "dev")}
+        try:
+            recipe.train(
+                rung.config,
+                [*overrides, f"training.log_every={first}"],
+                out=probe,
+                train=files[name],
+                dev=files["dev"],
+                listener=listen,
+            )
+        except _Probed as found:
+            steps = max(last, int(found.steps_per_second * 60 * minutes * USED_SHARE))
+            self.state.steps[f"{rung.name}@{name}"] = steps
+            return [f"training.steps={steps}"] if steps < chosen else []
+        finally:
+            shutil.rmtree(probe, ignore_errors=True)
+        return []  # it has ended before the last probed step
+
+    def _measure(self, rung: Rung, run: Path, trained: recipe.Trained) -> RungResult:
+        """Translate the test set and score it."""
+        sources, references = self.splits.lines("test")
+        language = self.splits.target
+        texts, seconds = self._translate(run, sources, rung.name)
+        write_atomically(run / "test.txt", "".join(f"{text}\n" for text in texts))
+        bleu, chrf, signatures = score_lines(texts, references, language=language, seed=self.order.seed)
+        outcome = trained.outcome
+        model = run / "model"
+        known = word_counts(self.splits.lines("train")[1])
+        return RungResult(
+            rung.name,
+            bleu,
+            chrf,
+            minutes=outcome.seconds / 60 if not rung.is_counted else _fitting_minutes(model),
+            sentences_per_second=len(sources) / max(seconds, 1e-9),
+            megabytes=sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6,
+            parameters=read_card(model).parameters,
+            is_improving=outcome.reason == "minutes" and outcome.best_step == outcome.step,
+            signatures=signatures,
+            by_length=bleu_by_length(sources, texts, references, language=language),
+            by_frequency=words_by_frequency(texts, references, known=known),
+        )
+
+    def _translate(self, run: Path, sources: Sequence[str], name: str) -> tuple[list[str], float]:
+        """Translations of lines, and the seconds that they took."""
+        translator = Translator.load(run / "model")
+        count = progress_counter(self._listener, f"{name}: translating the test set", len(sources))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeqloomWarning)
+            translator.search(sources[:WARM_UP_LINES])
+            began = self._clock()
+            found = translator.search(sources, progress=count)
+            return [each[0].text for each in found], self._clock() - began
+
+    def _wanted_points(self) -> list[tuple[Rung, int]]:
+        """Points of the curves that are missing: counted rungs first, then trained ones, each time the best first."""
+        done = {**self.state.points, **self.state.skipped}
+        climbed = [rung for rung in self.order.rungs if rung.name in self.state.results]
+        for rung in climbed:  # all pairs were measured with the rung itself
+            self.state.points.setdefault(
+                point_name(rung.name, self.splits.train_pairs), self.state.results[rung.name].bleu.value
+            )
+        climbed.sort(key=lambda rung: (not rung.is_counted, -self.state.results[rung.name].bleu.value))
+        sizes = [size for size in CURVE_SIZES if size < self.splits.train_pairs]
+        wanted = [(rung, size) for rung in climbed if rung.is_counted for size in sizes]
+        wanted += [(rung, size) for rung in climbed if not rung.is_counted for size in sizes]
+        return [(rung, size) for rung, size in wanted if point_name(rung.name, size) not in done]
+
+    def _measure_point(self, rung: Rung, size: int) -> None:
+        """BLEU of a rung on a part of the training text."""
+        name = point_name(rung.name, size)
+        share = size / self.splits.train_pairs
+        minutes = max(MIN_POINT_MINUTES, self.state.minutes.get(rung.name, 0.0) * share)
+        if not rung.is_counted and minutes > self._left():
+            self.state.skipped[name] = f"{rung.name} with {size:,} pairs was skipped: no minutes are left"
+            return
+        self._phase(f"{rung.name} with {size:,} pairs ({self._used()})")
+        run = self.out / "curves" / str(size) / rung.name
+        try:
+            self._run(run, rung, f"train-{size}", minutes=minutes)
+            sources, references = self.splits.lines("test")
+            texts, _ = self._translate(run, sources, f"{rung.name} with {size:,} pairs")
+            metric = bleu_of(self.splits.target)
+            self.state.points[name] = score(metric, texts, references=references).value
+        except Stopped:
+            raise
+        except SeqloomError as error:
+            self.state.skipped[name] = f"{rung.name} with {size:,} pairs failed ({error})"
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _left(self) -> float:
+        """Minutes of the budget that are left."""
+        return self.order.minutes - self._seconds() / 60
+
+    def _seconds(self) -> float:
+        return self._before + self._clock() - self._began
+
+    def _minutes_for(self, rung: Rung) -> float:
+        """Minutes that a rung may take now.
+
+        Counted rungs may take all that is left. Trained ones share what the points of the counted ones and the report
+        leave over.
+        """
+        left = self._left() - REPORT_SHARE * self.order.minutes
+        if rung.is_counted:
+            return left
+        if rung.name in self.state.minutes:
+            return self.state.minutes[rung.name]
+        pairs = self.splits.train_pairs
+        parts = sum(size for size in CURVE_SIZES if size < pairs) / pairs
+        results = self.state.results
+        counted = [each for each in self.order.rungs if each.is_counted and each.name in results]
+        left -= sum(results[each.name].minutes * parts for each in counted)
+        waiting = [
+            each for each in self.order.rungs if each.name not in results and each.name not in self.state.skipped
+        ]
+        return share_minutes(waiting, left)[rung.name]
+
+    def _used(self) -> str:
+        return f"{self._seconds() / 60:.0f} of {self.order.minutes:g} minutes used"
+
+    # --- reports -----------------------------------------------------------------------------------------------------
+
+    def _phase(self, what: str) -> None:
+        self._listener(Event("phase", {"what": what}))
+
+    def _skip(self, name: str, sentence: str) -> None:
+        self.state.skipped[name] = sentence
+        notice(self._listener, sentence)
+
+    def _save(self) -> None:
+        self.state.seconds = self._seconds()
+        self.state.save(self.out)
+
+
+def start(out: Path, order: Order, *, listener: Listener) -> Ladder:
+    """A new comparison in a folder that is new or empty."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists already; resume it with --resume, or choose another folder")
+    if order.minutes <= 0:
+        raise UsageError(f"--minutes {order.minutes:g} leaves no time; give more than 0")
+    out.mkdir(parents=True, exist_ok=True)
+    return Ladder(out, order, State(order.record()), listener=listener)
+
+
+def resume(out: Path, *, rungs: Callable[[Mapping[str, Any]], tuple[Rung, ...]], listener: Listener) -> Ladder:
+    """A comparison that was interrupted; `rungs` makes its rungs from their record."""
+    state = State.load(out)
+    try:
+        given = state.order
+        order = Order(
+            train=tuple(map(Path, given["train"])),
+            dev=tuple(map(Path, given["dev"])),
+            test=tuple(map(Path, given["test"])),
+            minutes=float(given["minutes"]),
+            rungs=rungs(given),
+            languages=(given["languages"][0], given["languages"][1]),
+            encoding=given["encoding"],
+            seed=int(given["seed"]),
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ModelError(f"{out / STATE} is damaged ({error}); start a new comparison in another folder") from error
+    return Ladder(out, order, state, listener=listener)
+
+
+def point_name(rung: str, pairs: int) -> str:
+    """Names a point of a curve."""
+    return f"{rung}@{pairs}"
+
+
+def curves_of(state: State) -> dict[str, dict[int, float]]:
+    """BLEU of each rung by the number of pairs."""
+    curves: dict[str, dict[int, float]] = {}
+    for name, value in state.points.items():
+        rung, _, pairs = name.rpartition("@")
+        curves.setdefault(rung, {})[int(pairs)] = value
+    return {rung: dict(sorted(curve.items())) for rung, curve in curves.items()}
+
+
+def shown_of(listener: Listener, name: str) -> Listener:
+    """Passes on what a user wants to see of a run among others, with its name."""
+
+    def emit(event: Event) -> None:
+        if event.kind not in SHOWN_EVENTS:
+            return
+        if "what" in event.values:
+            event = replace(event, values={**event.values, "what": f"{name}: {event['what']}"})
+        listener(event)
+
+    return emit
+
+
+def _fitting_minutes(model: Path) -> float:
+    """The minutes that fitting took, from the card of the model."""
+    seconds = read_card(model).trained_on.get("seconds", 0.0)
+    return float(seconds) / 60

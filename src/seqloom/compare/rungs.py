@@ -1,0 +1,149 @@
+"""The rungs of the ladder, from a dictionary to a Transformer, and how the minutes are divided among them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqloom.core.errors import UsageError
+
+MIN_NEURAL_MINUTES = 0.3
+"""Minutes below which a neural network learns nothing worth a place in the table."""
+
+FEW_PAIRS = 50
+"""Pairs below which only rungs that can learn from so few are climbed."""
+
+REPORT_SHARE = 0.05
+"""Share of the budget that is kept for translating the test set with each rung and for the report."""
+
+CURVE_SIZES = (1_000, 5_000, 20_000)
+"""Pairs of the learning curves, besides all of them."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A way to learn translation: the settings of a run, and what it costs."""
+
+    name: str
+    """Names its folder and its row."""
+    overrides: tuple[str, ...] = ()
+    config: Path | None = None
+    """A config file, for rungs of the user's own."""
+    is_counted: bool = False
+    """Whether it counts, and takes the time it takes, or is trained until its minutes are over."""
+    share: float = 1.0
+    """Its part of the minutes for trained rungs, in proportion to the others."""
+    minutes: float = 0.1
+    """Counted rungs: minutes for a corpus of any size, roughly."""
+    minutes_per_thousand: float = 0.0
+    """Counted rungs: the same for each thousand pairs."""
+    learns_from_few: bool = False
+    """Whether it can learn something from less than `FEW_PAIRS` pairs."""
+    sentence: str = ""
+    """What it is, for the report."""
+
+    def expected_minutes(self, pairs: int) -> float:
+        """About how long a counted rung takes."""
+        return self.minutes + self.minutes_per_thousand * pairs / 1000
+
+
+LADDER = (
+    Rung(
+        "dictionary",
+        ("model.kind=dictionary",),
+        is_counted=True,
+        minutes_per_thousand=0.02,
+        learns_from_few=True,
+        sentence="each word is replaced by its likeliest translation; the order of the words stays",
+    ),
+    Rung(
+        "channel",
+        ("model.kind=channel",),
+        is_counted=True,
+        minutes_per_thousand=0.04,
+        learns_from_few=True,
+        sentence="the noisy channel: word translations by IBM model 1, weighed with an n-gram model of the target",
+    ),
+    Rung(
+        "phrases",
+        ("model.kind=phrases",),
+        is_counted=True,
+        minutes=0.3,
+        minutes_per_thousand=0.5,
+        sentence="phrases of several words with reordering and an n-gram model, weights tuned on the dev set",
+    ),
+    Rung(
+        "rnn",
+        ("model.kind=seq2seq", "model.attention=none"),
+        share=0.15,
+        sentence="a recurrent encoder and decoder, which pass the sentence through one vector",
+    ),
+    Rung(
+        "attention",
+        ("model.kind=seq2seq",),
+        share=0.25,
+        sentence="the same with attention to the source words",
+    ),
+    Rung(
+        "transformer",
+        ("model.kind=transformer",),
+        share=0.6,
+        sentence="attention alone, with all positions read at once",
+    ),
+)
+"""The history of the field, in its order."""
+
+
+def choose_rungs(names: Sequence[str], own: Sequence[Path]) -> tuple[Rung, ...]:
+    """The rungs of these names (all without any), and one for each config file of the user's own."""
+    known = {rung.name: rung for rung in LADDER}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"unknown rung {name!r}; the rungs are {', '.join(known)}, and --rung adds a config file")
+    chosen = [rung for rung in LADDER if not names or rung.name in names]
+    for path in own:
+        name = path.stem
+        if name in {rung.name for rung in chosen}:
+            raise UsageError(f"--rung {path}: there is a rung named {name} already; rename the file")
+        chosen.append(own_rung(name, path))
+    return tuple(chosen)
+
+
+def own_rung(name: str, path: Path) -> Rung:
+    """The rung of a config file; whether it counts or is trained follows from its model."""
+    from seqloom.core.config import resolve
+    from seqloom.runs.config import RunConfig
+
+    config = resolve(RunConfig, file=path)
+    if config.purpose != "translator":
+        raise UsageError(f"--rung {path}: model.kind={config.model.kind} does not translate; choose another model")
+    return Rung(
+        name,
+        config=path,
+        is_counted=config.model.is_fitted,
+        share=0.4,
+        minutes_per_thousand=0.5 if config.model.is_fitted else 0.0,
+        sentence=f"the settings of {path.name}",
+    )
+
+
+def refused(rung: Rung, *, pairs: int, left: float | int) -> str | None:
+    """Why a rung is not climbed with so many pairs and minutes left, as a sentence; None if it is."""
+    if pairs < FEW_PAIRS and not rung.learns_from_few:
+        return f"{pairs:,} pairs are too few; it needs at least {FEW_PAIRS}"
+    if rung.is_counted and rung.expected_minutes(pairs) > left:
+        return (
+            f"it takes about {rung.expected_minutes(pairs):.1f} minutes with {pairs:,} pairs, and {max(0.0, left):.1f} "
+            "are left; raise --minutes"
+        )
+    if not rung.is_counted and left < MIN_NEURAL_MINUTES:
+        return (
+            f"its share of the budget, {max(0.0, left):.1f} minutes, is below {MIN_NEURAL_MINUTES:g}; raise --minutes"
+        )
+    return None
+
+
+def share_minutes(rungs: Sequence[Rung], left: float | int) -> Mapping[str, float]:
+    """The minutes of each trained rung among these, of those that are left for all of them."""
+    trained = [rung for rung in rungs if not rung.is_counted]
+    total = sum(rung.share for rung in trained)
+    return {rung.name: max(0.0, left) * rung.share / total for rung in trained}
