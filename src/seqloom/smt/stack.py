@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int32, Int64, Integer
 
-from seqloom.classical.ngram import Trie, backoff_sum, read_word
+from seqloom.classical.ngram import LOW_BITS, Trie, backoff_sum, read_word
 from seqloom.core.errors import UsageError
 from seqloom.core.jit import compiled
 from seqloom.core.symbols import BEGIN, END
@@ -159,7 +159,7 @@ def decode_target(
         options.scores[rows],
         options.orientations[rows],
     )
-    decoder = _Decoder(trie, order, settings._replace(language_model_weight=0.0, pop_limit=0), 1)
+    decoder = _Decoder(trie, order, settings._replace(pop_limit=0), 1)
     found = decoder.decode(fitting, source_length, words)
     if not found:
         return None
@@ -226,58 +226,94 @@ def _read_only(trie: Trie) -> Trie:
 # and column; a visited cell is scored with the language model and waits for its turn again if that lowered its rank.
 #
 # Everything is numbered and lies in arrays that are used again for the next sentence. Where one is full, the search
-# stops and is repeated with larger ones.
+# stops and is repeated with larger ones. Hash tables are not cleared: entries have the stamp of a sentence or a stack.
 
-HYPOTHESIS = np.dtype(
-    [("score", "<f8"), ("rank", "<f8"), ("coverage", "<i4"), ("state", "<i4"), ("tail", "<i4"), ("edge", "<i4")]
-)
+
+def _record(floats: str, integers: str) -> np.dtype[Any]:
+    """Records with these fields, of eight and of four bytes each; a multiple of eight together."""
+    return np.dtype([(name, "<f8") for name in floats.split()] + [(name, "<i4") for name in integers.split()])
+
+
+OPTION = _record("score estimate", "begin end word_begin word_end tail number")
+"""An option: its own score, what it adds as far as it is known without its neighbours, its span, its words, its tail,
+and its number among the given ones."""
+
+HYPOTHESIS = _record("score rank", "coverage state tail edge")
 """Score so far, score with future cost, what recombination compares, and the best of a list of edges."""
 
-EDGE = np.dtype([("score", "<f8"), ("before", "<i4"), ("option", "<i4"), ("other", "<i4"), ("unused", "<i4")])
+EDGE = _record("score", "before option other unused")
 """How a hypothesis is made: what it adds to which one, by which option, and another edge to the same hypothesis."""
 
-GROUP = np.dtype([("first", "<i4"), ("last", "<i4"), ("coverage", "<i4"), ("end", "<i4")])
+GROUP = _record("", "first last coverage end")
 """Hypotheses of a stack with the same coverage and the same end of the last phrase, best first."""
 
-CUBE = np.dtype([("first", "<i4"), ("last", "<i4"), ("option", "<i4"), ("option_end", "<i4"), ("coverage", "<i4")])
-"""The hypotheses of a group, the options of a span, and the coverage with both."""
+CUBE = _record("base", "first last option option_end coverage is_extended other unused")
+"""Hypotheses and options, future cost and distortion with them, the coverage before or with the span, and another cube
+of the same stack."""
 
-CELL = np.dtype([("added", "<f8"), ("cube", "<i4"), ("row", "<i4"), ("column", "<i4"), ("state", "<i4")])
-"""A cell of a cube: what the option adds there, and the state after it, −1 as long as the rank is an estimate."""
+CELL = _record("added", "cube row column state")
+"""A cell of a cube: what the option adds there, and the state after it, −1 as long as its rank is an estimate."""
 
-PATH = np.dtype([("score", "<f8"), ("added", "<f8"), ("before", "<i4"), ("option", "<i4"), ("after", "<i8")])
+ENTRY = _record("score", "before option state stamp")
+"""log10 P of an option after a state, and the state after it."""
+
+PATH = _record("score added", "before option after unused")
 """The end of a derivation: its score, that of its first option, the hypothesis before it, and the path after it."""
 
-HYPOTHESES, EDGES, STATES, COVERAGES, GROUPS = 0, 1, 2, 3, 4
-"""Places of the numbers in use."""
+HYPOTHESES, EDGES, STATES, COVERAGES, GROUPS, CUBES, SENTENCE, STACK = range(8)
+"""Places of the numbers in use, and of the stamps."""
+
+MAX_STAMP = 1 << 30
+"""A stamp is part of a slot of 64 bits."""
 
 FULL, DONE = -1, 0
 """How a part of a search ends."""
 
 
 class Sentence(NamedTuple):
-    """A sentence as the loops see it: options by span, best first."""
+    """A sentence as the loops see it."""
 
-    begins: Array
-    ends: Array
-    word_begins: Array
-    word_ends: Array
-    words: Array
-    scores: Array
+    options: Array
+    """By span, best first."""
     orientations: Array
-    estimates: Array
-    """What each option adds, as far as it is known without its neighbours."""
+    words: Array
+    """The words of all options, and END."""
     tails: Array
-    """The tail of each option: all that the score of the next phrase depends on. Tail 0 begins the sentence."""
-    tail_spans: Array
+    """What the score of the next phrase depends on: the last span. Tail 0 begins the sentence."""
     tail_scores: Array
-    """Orientations to the next phrase."""
+    """Its orientations to the next phrase."""
     spans: Array
-    """The first option of each span, by its begin and length; the end of the last in the column behind it."""
+    """The first option of each span, by its begin and length; the column behind ends the last one."""
     futures: Array
     """The best that the words between two places add."""
     goal: Array
     """The words of a given translation."""
+
+    @staticmethod
+    def of(options: Options, length: int, goal: Int32[np.ndarray, " words"] | None) -> "Sentence":
+        """Room for a sentence, which `arrange` fills."""
+        count = len(options.scores)
+        longest = int((options.ends - options.begins).max(initial=1))
+        return Sentence(
+            options=np.zeros(count, OPTION),
+            orientations=np.zeros((count, 6)),
+            words=np.zeros(len(options.targets) + 1, np.int64),
+            tails=np.zeros((count + length + 1, 2), np.int64),
+            tail_scores=np.zeros((count + length + 1, 3)),
+            spans=np.zeros((length + 1, longest + 2), np.int64),
+            futures=np.zeros((length + 1, length + 1)),
+            goal=np.zeros(0, np.int64) if goal is None else goal.astype(np.int64),
+        )
+
+
+class Model(NamedTuple):
+    """What all sentences share."""
+
+    trie: Trie
+    order: int
+    settings: StackSettings
+    nbest: int
+    is_constrained: bool
 
 
 class Memory(NamedTuple):
@@ -286,57 +322,60 @@ class Memory(NamedTuple):
     sizes: Array
     hypotheses: Array
     hypothesis_slots: Array
+    kept: Array
+    """Room for the hypotheses of a stack in another order."""
     edges: Array
-    state_nodes: Array
-    state_lengths: Array
-    state_words: Array
-    state_known: Array
+    states: Array
+    """The node of the longest known n-gram of each state, and its length."""
+    contexts: Array
+    """The nodes of all of them, then the last words, the last one first."""
     state_slots: Array
     coverages: Array
     futures: Array
     gaps: Array
     coverage_slots: Array
     groups: Array
+    group_slots: Array
     cubes: Array
+    heads: Array
+    """The last cube of each stack."""
     cells: Array
     ranks: Array
     queue: Array
-    cache_keys: Array
-    cache_scores: Array
-    cache_states: Array
+    cache: Array
     text: Array
     known: Array
     found: Array
+    paths: Array
 
     @staticmethod
-    def of(room: int, order: int, width: int) -> "Memory":
-        """`room` is a power of two; a coverage has `width` times 64 bits."""
-        context = max(1, order - 1)
+    def of(room: int, order: int, width: int, longest: int) -> "Memory":
+        """`room` is a power of two; a coverage has `width` times 64 bits, an option at most `longest` words."""
         return Memory(
-            sizes=np.zeros(5, np.int64),
+            sizes=np.zeros(8, np.int64),
             hypotheses=np.zeros(room, HYPOTHESIS),
-            hypothesis_slots=np.zeros(2 * room, np.int32),
-            edges=np.zeros(room, EDGE),
-            state_nodes=np.zeros(room, np.int64),
-            state_lengths=np.zeros(room, np.int32),
-            state_words=np.zeros((room, context), np.int32),
-            state_known=np.zeros((room, context), np.int64),
-            state_slots=np.zeros(2 * room, np.int32),
+            hypothesis_slots=np.zeros(2 * room, np.int64),
+            kept=np.zeros(room, HYPOTHESIS),
+            edges=np.zeros(2 * room, EDGE),
+            states=np.zeros((room, 2), np.int64),
+            contexts=np.zeros((room, 2 * order), np.int64),
+            state_slots=np.zeros(2 * room, np.int64),
             coverages=np.zeros((room, width), np.int64),
             futures=np.zeros(room),
-            gaps=np.zeros(room, np.int32),
-            coverage_slots=np.zeros(2 * room, np.int32),
+            gaps=np.zeros(room, np.int64),
+            coverage_slots=np.zeros(2 * room, np.int64),
             groups=np.zeros(room, GROUP),
-            cubes=np.zeros(room, CUBE),
-            cells=np.zeros(2 * room, CELL),
-            ranks=np.zeros(2 * room),
-            queue=np.zeros(2 * room, np.int64),
-            cache_keys=np.zeros(room, np.int64),
-            cache_scores=np.zeros(room),
-            cache_states=np.zeros(room, np.int32),
-            text=np.zeros(1, np.int64),
+            group_slots=np.zeros(2 * room, np.int64),
+            cubes=np.zeros(4 * room, CUBE),
+            heads=np.zeros(64 * width + 1, np.int64),
+            cells=np.zeros(4 * room, CELL),
+            ranks=np.zeros(4 * room),
+            queue=np.zeros(4 * room, np.int64),
+            cache=np.zeros(2 * room, ENTRY),
+            text=np.zeros(order + longest + 1, np.int64),
             known=np.zeros(order + 1, np.int64),
             found=np.zeros(order + 1, np.int64),
+            paths=np.zeros(4 * room, PATH),
         )
 
 
@@ -345,86 +384,52 @@ class _Decoder:
 
     def __init__(self, trie: Trie, order: int, settings: StackSettings, nbest: int) -> None:
         beam, pop_limit, threshold, limit, *weights = settings
-        self.settings = StackSettings(int(beam), int(pop_limit), float(threshold), int(limit), *map(float, weights))
-        self.trie, self.order, self.nbest = _read_only(trie), order, nbest
-        self.room, self.width = 1 << 13, 1
-        self.memory = Memory.of(self.room, order, self.width)
+        plain = StackSettings(int(beam), int(pop_limit), float(threshold), int(limit), *map(float, weights))
+        self.model = Model(_read_only(trie), order, plain, nbest, False)
+        self.room, self.width, self.longest = 1 << 12, 1, 8
+        self._make_room()
 
     def decode(
         self, options: Options, length: int, goal: Int32[np.ndarray, " words"] | None = None
     ) -> list[Derivation]:
-        _check(options, length, len(self.trie.nodes) - 1)
-        sentence, numbers = self._arrange(options, length, goal)
-        text = np.zeros(self.order + int(np.diff(options.target_starts).max(initial=0)), np.int64)
-        width = max(self.width, (length + 63) // 64)
-        if width > self.width:
-            self.width, self.memory = width, Memory.of(self.room, self.order, width)
-        model = self.trie, self.order, self.settings
-        is_constrained, is_full = goal is not None, True
-        while is_full:
-            memory = self.memory._replace(text=text)
-            first = search(sentence, length, *model, self.nbest > 1, is_constrained, memory)
-            is_full = first == FULL
-            if is_full:
+        """At most `nbest` derivations, of a given translation if there is one."""
+        _check(options, length, len(self.model.trie.nodes) - 1)
+        longest, width = int(np.diff(options.target_starts).max(initial=0)), (length + 63) // 64
+        if longest > self.longest or width > self.width or self.memory.sizes[STACK] > MAX_STAMP:
+            self.longest, self.width = max(longest, self.longest), max(width, self.width)
+            self._make_room()
+        model = self.model._replace(is_constrained=goal is not None)
+        sentence = Sentence.of(options, length, goal)
+        count = len(options.scores)
+        arrange(options, length, model, self.memory, sentence, np.zeros(count), np.arange(count))
+        scores, starts = np.zeros(model.nbest), np.zeros(model.nbest + 1, np.int64)
+        chosen = np.empty(model.nbest * length, np.int64)
+        count = FULL
+        while count == FULL:
+            count = search(sentence, length, model, self.memory)
+            if count != FULL:
+                count = best_derivations(sentence, length, model, self.memory, count, scores, starts, chosen)
+            if count == FULL:
                 self.room *= 2
-                self.memory = Memory.of(self.room, self.order, self.width)
-        scores, starts, chosen = best_paths(sentence, length, *model, is_constrained, memory, first, self.nbest)
-        paths = [tuple(numbers[chosen[begin:end]].tolist()) for begin, end in pairwise(starts)]
-        return [Derivation(score, path) for score, path in zip(scores.tolist(), paths, strict=True)]
+                self._make_room()
+        borders, found = starts.tolist(), chosen[: starts[count]].tolist()
+        paths = [tuple(found[begin:end]) for begin, end in pairwise(borders[: count + 1])]
+        made = [Derivation(score, path) for score, path in zip(scores[:count].tolist(), paths, strict=True)]
+        return sorted(made, key=lambda each: -each.score)  # sums in the order of the target may differ in the last bit
 
-    def _arrange(
-        self, options: Options, length: int, goal: Int32[np.ndarray, " words"] | None
-    ) -> tuple[Sentence, Int64[np.ndarray, " options"]]:
-        """The sentence for the loops, and the number of each of its options among those given."""
-        starts, words = options.target_starts.astype(np.int64), options.targets.astype(np.int64)
-        weight = self.settings.language_model_weight * _LN10
-        alone = np.zeros(len(options.scores))
-        if weight:
-            score_alone(self.trie, self.order, starts, words, alone)
-        ways = options.orientations
-        estimates = (
-            options.scores + weight * alone + ways[:, :3].max(1, initial=-np.inf) + ways[:, 3:].max(1, initial=-np.inf)
-        )
-        numbers = np.lexsort((-estimates, options.ends, options.begins))
-        begins, ends = options.begins[numbers].astype(np.int64), options.ends[numbers].astype(np.int64)
-        longest = int((ends - begins).max(initial=1))
-        keys = begins * (longest + 2) + ends - begins
-        spans = np.searchsorted(keys, np.arange(length * (longest + 2))).reshape(length, longest + 2)
-        futures = np.zeros((length + 1, length + 1))
-        fill_futures(spans, estimates[numbers], futures)
-        orientations = np.ascontiguousarray(ways[numbers], np.float64)
-        tails = np.zeros(len(numbers), np.int32)
-        tail_spans, tail_scores = (
-            np.zeros((len(numbers) + length + 1, 2), np.int32),
-            np.zeros((len(numbers) + length + 1, 3)),
-        )
-        number_tails(begins, ends, orientations, bool(ways.any()), tails, tail_spans, tail_scores)
-        sentence = Sentence(
-            begins,
-            ends,
-            starts[:-1][numbers],
-            starts[1:][numbers],
-            words,
-            options.scores[numbers].astype(np.float64),
-            orientations,
-            estimates[numbers],
-            tails,
-            tail_spans,
-            tail_scores,
-            spans,
-            futures,
-            np.empty(0, np.int64) if goal is None else goal.astype(np.int64),
-        )
-        return sentence, numbers
+    def _make_room(self) -> None:
+        self.memory = Memory.of(self.room, self.model.order, self.width, self.longest)
 
 
 def _check(options: Options, length: int, symbols: int) -> None:
     """Refuse what the loops would read out of bounds."""
     begins, ends, words = options.begins, options.ends, options.targets
-    if len(begins) and not ((begins >= 0) & (begins < ends) & (ends <= length)).all():
-        raise UsageError(f"an option does not lie within the {length} words of the sentence")
-    if len(words) and not (words.min() >= 0 and words.max() < symbols):
-        raise UsageError(f"options hold words from {words.min()} to {words.max()}, which the language model lacks")
+    if len(begins) and (begins.min() < 0 or (begins >= ends).any() or ends.max() > length):
+        raise UsageError(
+            f"options from word {begins.min()} to word {ends.max()} do not lie within a sentence of {length} words"
+        )
+    if len(words) and (words.min() < 0 or words.max() >= symbols):
+        raise UsageError(f"options have words from {words.min()} to {words.max()}, which the language model lacks")
 
 
 # --- the language model -----------------------------------------------------------------------------------------------
@@ -442,19 +447,7 @@ def read_sentence(trie: Trie, order: int, ids: Array) -> float:
     return total
 
 
-@compiled()
-def score_alone(trie: Trie, order: int, starts: Array, words: Array, scores: Array) -> None:
-    """log10 P of the words of each option without what comes before."""
-    known, found = np.zeros(order + 1, np.int64), np.zeros(order + 1, np.int64)
-    for option in range(len(starts) - 1):
-        length = 0
-        for place in range(starts[option], starts[option + 1]):
-            matched = read_word(trie, words, place, known, length, found)
-            scores[option] += trie.nodes[found[matched - 1]].log_prob + backoff_sum(trie.nodes, known, length, matched)
-            known, found, length = found, known, min(matched, order - 1)
-
-
-@compiled()
+@compiled(is_allocating=False)
 def mix(value: Any) -> Any:
     """The bits of a number, well mixed (SplitMix64)."""
     value = (value ^ ((value >> 30) & np.int64(0x3FFFFFFFF))) * np.int64(0xBF58476D1CE4E5B9 - (1 << 64))
@@ -462,63 +455,107 @@ def mix(value: Any) -> Any:
     return value ^ ((value >> 31) & np.int64(0x1FFFFFFFF))
 
 
-@compiled()
+@compiled(is_allocating=False)
 def number_state(trie: Trie, memory: Memory, known: Array, length: int, place: int) -> Any:
     """The state whose known n-grams end at a place of the text.
 
     An n-gram that no word follows, and that adds nothing, is dropped: what it distinguishes can have no effect.
     """
-    nodes = trie.nodes
-    while (
-        length
-        and nodes[known[length - 1]].backoff == 0
-        and nodes[known[length - 1]].first == nodes[known[length - 1] + 1].first
-    ):
+    nodes, slots, sizes = trie.nodes, memory.state_slots, memory.sizes
+    while length:
+        node = known[length - 1]
+        if nodes[node].backoff != 0 or nodes[node].first != nodes[node + 1].first:
+            break
         length -= 1
     node = known[length - 1] if length else np.int64(-1)
-    slots = memory.state_slots
     slot = mix(node) & (len(slots) - 1)
-    while slots[slot] != 0:
-        if memory.state_nodes[slots[slot] - 1] == node:
-            return slots[slot] - 1
+    while slots[slot] >> 32 == sizes[SENTENCE]:
+        state = slots[slot] & LOW_BITS
+        if memory.states[state, 0] == node:
+            return state
         slot = (slot + 1) & (len(slots) - 1)
-    state = memory.sizes[STATES]
-    memory.sizes[STATES] += 1
-    slots[slot] = state + 1
-    memory.state_nodes[state], memory.state_lengths[state] = node, length
+    state = sizes[STATES]
+    sizes[STATES] += 1
+    slots[slot] = (sizes[SENTENCE] << 32) | state
+    memory.states[state, 0], memory.states[state, 1] = node, length
+    room = memory.contexts.shape[1] >> 1
     for back in range(length):
-        memory.state_known[state, back] = known[back]
-        memory.state_words[state, back] = memory.text[place - back]
+        memory.contexts[state, back], memory.contexts[state, room + back] = known[back], memory.text[place - back]
     return state
 
 
-@compiled()
-def read_option(trie: Trie, order: int, sentence: Sentence, memory: Memory, state: Any, option: int) -> Any:
-    """log10 P of the words of an option after a state, and the state after them."""
-    key = np.int64(state) * len(sentence.scores) + option + 1
-    slot = mix(key) & (len(memory.cache_keys) - 1)
-    if memory.cache_keys[slot] == key:
-        return memory.cache_scores[slot], memory.cache_states[slot]
-    text, known, found, length = memory.text, memory.known, memory.found, memory.state_lengths[state]
-    place = order - 2
+@compiled(is_allocating=False)
+def read_words(trie: Trie, words: Array, begin: Any, end: Any, memory: Memory, state: Any) -> Any:
+    """log10 P of words after a state, and the state after them."""
+    text, known, found = memory.text, memory.known, memory.found
+    room, length, total = memory.contexts.shape[1] >> 1, memory.states[state, 1], 0.0
+    place = room - 1
     for back in range(length):
-        known[back], text[place - back] = memory.state_known[state, back], memory.state_words[state, back]
-    total = 0.0
-    for word in range(sentence.word_begins[option], sentence.word_ends[option]):
+        known[back], text[place - back] = memory.contexts[state, back], memory.contexts[state, room + back]
+    for word in range(begin, end):
         place += 1
-        text[place] = sentence.words[word]
+        text[place] = words[word]
         matched = read_word(trie, text, place, known, length, found)
         total += trie.nodes[found[matched - 1]].log_prob + backoff_sum(trie.nodes, known, length, matched)
+        known, found, length = found, known, min(np.int64(matched), np.int64(room - 1))
+    return total, number_state(trie, memory, known, length, place)
+
+
+@compiled(is_allocating=False)
+def read_alone(trie: Trie, order: int, words: Array, begin: Any, end: Any, known: Array, found: Array) -> Any:
+    """log10 P of words without what comes before."""
+    total, length = 0.0, 0
+    for place in range(begin, end):
+        matched = read_word(trie, words, place, known, length, found)
+        total += trie.nodes[found[matched - 1]].log_prob + backoff_sum(trie.nodes, known, length, matched)
         known, found, length = found, known, min(matched, order - 1)
-    after = number_state(trie, memory, known, length, place)
-    memory.cache_keys[slot], memory.cache_scores[slot], memory.cache_states[slot] = key, total, after
-    return total, after
+    return total
 
 
-# --- spans and coverage -----------------------------------------------------------------------------------------------
+# --- spans ------------------------------------------------------------------------------------------------------------
 
 
-@compiled()
+@compiled(is_allocating=False)
+def arrange(
+    given: Options, length: int, model: Model, memory: Memory, sentence: Sentence, estimates: Array, numbers: Array
+) -> None:
+    """The options of a sentence by span, and what can be known before the search."""
+    weight, spans, is_oriented = model.settings.language_model_weight * _LN10, sentence.spans, False
+    for place in range(len(given.targets)):
+        sentence.words[place] = given.targets[place]
+    sentence.words[len(given.targets)] = END
+    for number in range(len(given.scores)):
+        ways = given.orientations[number]
+        estimates[number] = given.scores[number] + max(ways[0], ways[1], ways[2]) + max(ways[3], ways[4], ways[5])
+        for way in range(6):
+            is_oriented = is_oriented or ways[way] != 0
+        if weight != 0 and not model.is_constrained:
+            first, last = given.target_starts[number], given.target_starts[number + 1]
+            estimates[number] += weight * read_alone(
+                model.trie, model.order, sentence.words, first, last, memory.known, memory.found
+            )
+        spans[given.begins[number], given.ends[number] - given.begins[number]] += 1
+    before = 0
+    for begin in range(spans.shape[0]):  # where the options of each span end
+        for size in range(spans.shape[1]):
+            spans[begin, size] += before
+            before = spans[begin, size]
+    sort_ranks(estimates, numbers, len(numbers))
+    for place in range(len(numbers)):  # rising: the worst of a span goes to its end
+        number = numbers[place]
+        begin, end = given.begins[number], given.ends[number]
+        spans[begin, end - begin] -= 1
+        option = sentence.options[spans[begin, end - begin]]
+        option.begin, option.end, option.number = begin, end, number
+        option.score, option.estimate = given.scores[number], estimates[place]
+        option.word_begin, option.word_end = given.target_starts[number], given.target_starts[number + 1]
+        for way in range(6):
+            sentence.orientations[spans[begin, end - begin], way] = given.orientations[number, way]
+    number_tails(sentence, is_oriented)
+    fill_futures(sentence.options, spans, length, sentence.futures)
+
+
+@compiled(is_allocating=False)
 def orientation_of(previous_begin: int, previous_end: int, begin: int, end: int) -> int:
     """Where a span lies after the one before."""
     if begin == previous_end:
@@ -526,343 +563,333 @@ def orientation_of(previous_begin: int, previous_end: int, begin: int, end: int)
     return SWAP if end == previous_begin else DISCONTINUOUS
 
 
-@compiled()
-def number_tails(
-    begins: Array, ends: Array, orientations: Array, is_oriented: bool, tails: Array, spans: Array, scores: Array
-) -> None:
-    """The tail of each option: its span and its orientations to the next phrase, or its end alone without these."""
-    spans[0, 0], spans[0, 1], size = -1, 0, 1
-    first = 1
-    for option in range(len(begins)):
+@compiled(is_allocating=False)
+def number_tails(sentence: Sentence, is_oriented: bool) -> None:
+    """Give options their tails: span and orientations to the next phrase, or the end alone without these."""
+    options, tails, scores = sentence.options, sentence.tails, sentence.tail_scores
+    tails[0, 0] = -1
+    size = first = 1
+    for number in range(len(options)):
+        option = options[number]
         if not is_oriented:
-            tails[option] = ends[option]
-            spans[ends[option], 1] = ends[option]
+            option.tail = option.end
+            tails[option.end, 1] = option.end
             continue
-        if option == 0 or begins[option] != begins[option - 1] or ends[option] != ends[option - 1]:
+        if number == 0 or option.begin != options[number - 1].begin or option.end != options[number - 1].end:
             first = size
-        tail = first
-        while tail < size and not (
-            scores[tail, 0] == orientations[option, 3]
-            and scores[tail, 1] == orientations[option, 4]
-            and scores[tail, 2] == orientations[option, 5]
-        ):
+        ways, tail = sentence.orientations[number], first
+        while tail < size and (scores[tail, 0] != ways[3] or scores[tail, 1] != ways[4] or scores[tail, 2] != ways[5]):
             tail += 1
-        tails[option] = tail
+        option.tail = tail
         if tail == size:
-            spans[tail, 0], spans[tail, 1] = begins[option], ends[option]
-            scores[tail] = orientations[option, 3:]
+            tails[tail, 0], tails[tail, 1] = option.begin, option.end
+            scores[tail, 0], scores[tail, 1], scores[tail, 2] = ways[3], ways[4], ways[5]
             size += 1
 
 
-@compiled()
-def fill_futures(spans: Array, estimates: Array, futures: Array) -> None:
+@compiled(is_allocating=False)
+def fill_futures(options: Array, spans: Array, length: int, futures: Array) -> None:
     """The best sum of estimates that covers the words between two places, −inf if nothing covers them."""
-    length, longest = spans.shape[0], spans.shape[1] - 2
     for begin in range(length - 1, -1, -1):
         for end in range(begin + 1, length + 1):
-            futures[begin, end] = -np.inf
-            for size in range(1, min(longest, end - begin) + 1):
-                first = spans[begin, size]
-                if first < spans[begin, size + 1]:
-                    futures[begin, end] = max(futures[begin, end], estimates[first] + futures[begin + size, end])
+            best = -np.inf
+            for size in range(1, min(spans.shape[1] - 2, end - begin) + 1):
+                if spans[begin, size] < spans[begin, size + 1]:
+                    best = max(best, options[spans[begin, size]].estimate + futures[begin + size, end])
+            futures[begin, end] = best
 
 
-@compiled()
-def is_free(coverage: Array, begin: int, end: int) -> Any:
-    """Whether none of the words is covered."""
-    covered = np.int64(0)
-    for place in range(begin, end):
-        covered |= (coverage[place >> 6] >> (place & 63)) & 1
-    return covered == 0
+@compiled(is_allocating=False)
+def is_covered(bits: Array, place: int) -> Any:
+    """Whether a word is covered."""
+    return (bits[place >> 6] >> (place & 63)) & 1
 
 
-@compiled()
-def extend_coverage(sentence: Sentence, length: int, memory: Memory, coverage: int, begin: int, end: int) -> Any:
+@compiled(is_allocating=False)
+def extend_coverage(futures: Array, length: int, memory: Memory, coverage: int, begin: int, end: int) -> Any:
     """The coverage with a span in addition."""
-    slots, number = memory.coverage_slots, memory.sizes[COVERAGES]
+    slots, sizes = memory.coverage_slots, memory.sizes
+    number = sizes[COVERAGES]
     bits = memory.coverages[number]  # a free row
-    bits[:] = memory.coverages[coverage]
+    for part in range(len(bits)):
+        bits[part] = memory.coverages[coverage, part]
     for place in range(begin, end):
         bits[place >> 6] |= np.int64(1) << (place & 63)
     hashed = np.int64(0)
-    for each in bits:
-        hashed = mix(hashed * 31 + each)
+    for part in range(len(bits)):
+        hashed = mix(hashed + bits[part])
     slot = hashed & (len(slots) - 1)
-    while slots[slot] != 0:
-        if (memory.coverages[slots[slot] - 1] == bits).all():
-            return slots[slot] - 1
+    while slots[slot] >> 32 == sizes[SENTENCE]:
+        other = slots[slot] & LOW_BITS
+        is_same = True
+        for part in range(len(bits)):
+            is_same = is_same and memory.coverages[other, part] == bits[part]
+        if is_same:
+            return other
         slot = (slot + 1) & (len(slots) - 1)
-    slots[slot] = number + 1
-    memory.sizes[COVERAGES] += 1
-    memory.gaps[number], memory.futures[number] = length, 0.0
-    place = 0
+    slots[slot] = (sizes[SENTENCE] << 32) | number
+    sizes[COVERAGES] += 1
+    first, total, place = np.int64(length), 0.0, 0
     while place < length:
-        if (bits[place >> 6] >> (place & 63)) & 1:
-            place += 1
-            continue
         gap = place
-        while place < length and not (bits[place >> 6] >> (place & 63)) & 1:
+        while place < length and not is_covered(bits, place):
             place += 1
-        memory.gaps[number] = min(memory.gaps[number], gap)
-        memory.futures[number] += sentence.futures[gap, place]
+        if place > gap:
+            first = min(first, np.int64(gap))
+            total += futures[gap, place]
+        place += 1
+    memory.gaps[number], memory.futures[number] = first, total
     return number
 
 
 # --- stacks -----------------------------------------------------------------------------------------------------------
 
 
-@compiled()
-def search(
-    sentence: Sentence,
-    length: int,
-    trie: Trie,
-    order: int,
-    settings: StackSettings,
-    keeps_all: bool,
-    is_constrained: bool,
-    memory: Memory,
-) -> Any:
-    """Fill all stacks; returns the first hypothesis of the last one, or FULL.
-
-    `keeps_all` keeps the edges of worse hypotheses that were recombined.
-    """
-    memory.sizes[:] = 0
-    memory.state_slots[:] = 0
-    memory.coverage_slots[:] = 0
-    memory.cache_keys[:] = 0
+@compiled(is_allocating=False)
+def search(sentence: Sentence, length: int, model: Model, memory: Memory) -> Any:
+    """Fill all stacks; returns the first hypothesis of the last one, or FULL."""
+    sizes = memory.sizes
+    sizes[:SENTENCE] = 0
+    sizes[SENTENCE] = sizes[STACK] = sizes[STACK] + 1
     memory.coverages[0, :] = 0
     memory.gaps[0], memory.futures[0] = 0, sentence.futures[0, length]
-    memory.sizes[COVERAGES] = 1
-    start = memory.hypotheses[0]
+    start, group = memory.hypotheses[0], memory.groups[0]
     start.score, start.rank, start.coverage, start.state, start.tail, start.edge = 0.0, 0.0, 0, 0, 0, -1
-    memory.sizes[HYPOTHESES] = 1
-    if not is_constrained:
-        memory.known[0], memory.text[0] = BEGIN, BEGIN
-        number_state(trie, memory, memory.known, min(1, order - 1), 0)
-    group = memory.groups[0]
     group.first, group.last, group.coverage, group.end = 0, 1, 0, 0
-    memory.sizes[GROUPS] = 1
-    stacks = np.zeros(length + 2, np.int64)  # the first group of each
-    stacks[1] = 1
-    for covered in range(1, length + 1):
-        first = memory.sizes[HYPOTHESES]
-        memory.hypothesis_slots[:] = 0
-        cubes = open_cubes(sentence, length, settings.distortion_limit, stacks, covered, memory)
-        if cubes < 0:
-            return FULL
-        if settings.pop_limit > 0:
-            status = pop_cells(sentence, trie, order, settings, keeps_all, is_constrained, memory, cubes)
-        else:
-            status = fill_cells(sentence, trie, order, settings, keeps_all, is_constrained, memory, cubes)
-        if status == FULL:
-            return FULL
-        prune(sentence, length, settings, memory, first)
-        stacks[covered + 1] = memory.sizes[GROUPS]
-    return memory.groups[stacks[length]].first if stacks[length] < stacks[length + 1] else memory.sizes[HYPOTHESES]
+    sizes[HYPOTHESES] = sizes[COVERAGES] = sizes[GROUPS] = 1
+    memory.known[0] = memory.text[0] = BEGIN
+    number_state(model.trie, memory, memory.known, min(1, model.order - 1), 0)
+    memory.heads[: length + 1] = -1
+    first, group_first = np.int64(0), np.int64(0)
+    for covered in range(length + 1):
+        if covered:
+            first, group_first = sizes[HYPOTHESES], sizes[GROUPS]
+            sizes[STACK] += 1
+            if fill_stack(sentence, length, model, memory, covered) == FULL:
+                return FULL
+            prune(sentence.tails, model.settings, memory, first)
+        for number in range(group_first, sizes[GROUPS]):
+            if open_cubes(sentence, length, model.settings, memory, number, covered) == FULL:
+                return FULL
+    return first
 
 
-@compiled()
-def open_cubes(sentence: Sentence, length: int, limit: int, stacks: Array, covered: int, memory: Memory) -> int:
-    """All cubes whose hypotheses have `covered` words; returns their number, below 0 where memory is full."""
-    cubes = 0
-    for size in range(1, min(covered, sentence.spans.shape[1] - 2) + 1):
-        for number in range(stacks[covered - size], stacks[covered - size + 1]):
-            group = memory.groups[number]
-            gap = memory.gaps[group.coverage]
-            for begin in range(gap, length - size + 1):
-                option, option_end = sentence.spans[begin, size], sentence.spans[begin, size + 1]
-                if option == option_end or (limit >= 0 and abs(begin - group.end) > limit):
-                    continue
-                if limit >= 0 and begin > gap and begin + size - gap > limit:
+@compiled(is_allocating=False)
+def open_cubes(
+    sentence: Sentence, length: int, settings: StackSettings, memory: Memory, number: int, covered: int
+) -> int:
+    """All cubes of a group of hypotheses."""
+    group, futures, limit = memory.groups[number], sentence.futures, settings.distortion_limit
+    bits, first, place = memory.coverages[group.coverage], memory.gaps[group.coverage], memory.gaps[group.coverage]
+    while place < length:
+        gap = place
+        while place < length and not is_covered(bits, place):
+            place += 1
+        for begin in range(gap, place):
+            if limit >= 0 and begin - group.end > limit:
+                return DONE
+            if limit >= 0 and group.end - begin > limit:
+                continue
+            rest = memory.futures[group.coverage] - futures[gap, place] + futures[gap, begin]
+            rest += settings.distortion_weight * abs(begin - group.end)
+            for size in range(1, min(sentence.spans.shape[1] - 2, place - begin) + 1):
+                end = begin + size
+                if limit >= 0 and begin > first and end - first > limit:
                     break
-                if not is_free(memory.coverages[group.coverage], begin, begin + size):
+                option, option_end = sentence.spans[begin, size], sentence.spans[begin, size + 1]
+                base = rest + futures[end, place]
+                if option == option_end or base == -np.inf:
                     continue
-                if memory.sizes[COVERAGES] == len(memory.coverages) - 1 or cubes == len(memory.cubes):
-                    return -1
-                coverage = extend_coverage(sentence, length, memory, group.coverage, begin, begin + size)
-                if memory.futures[coverage] == -np.inf:
-                    continue
-                cube = memory.cubes[cubes]
-                cube.first, cube.last, cube.coverage = group.first, group.last, coverage
+                if memory.sizes[CUBES] == len(memory.cubes):
+                    return FULL
+                cube = memory.cubes[memory.sizes[CUBES]]
+                cube.base, cube.first, cube.last = base, group.first, group.last
                 cube.option, cube.option_end = option, option_end
-                cubes += 1
-    return cubes
+                cube.coverage, cube.is_extended, cube.other = group.coverage, 0, memory.heads[covered + size]
+                memory.heads[covered + size] = memory.sizes[CUBES]
+                memory.sizes[CUBES] += 1
+        place += 1
+    return DONE
 
 
-@compiled()
-def score_cell(
-    sentence: Sentence,
-    trie: Trie,
-    order: int,
-    settings: StackSettings,
-    is_constrained: bool,
-    memory: Memory,
-    before: int,
-    option: int,
-) -> Any:
+@compiled(is_allocating=False)
+def fill_stack(sentence: Sentence, length: int, model: Model, memory: Memory, covered: int) -> int:
+    """Make the hypotheses of a stack from its cubes."""
+    hypotheses, cubes, cells, options = memory.hypotheses, memory.cubes, memory.cells, sentence.options
+    ranks, queue, sizes, settings = memory.ranks, memory.queue, memory.sizes, model.settings
+    stamp, pops, made = sizes[STACK], 0, 0
+    head, is_pruned = memory.heads[covered], settings.pop_limit > 0
+    while head >= 0:
+        if made == len(cells):
+            return FULL
+        cube, cell = cubes[head], cells[made]
+        cell.cube, cell.row, cell.column, cell.state = head, 0, 0, -1
+        ranks[made] = hypotheses[cube.first].score + options[cube.option].estimate + cube.base
+        queue[made] = made
+        made, head = made + 1, cube.other
+    size = made
+    if is_pruned:
+        make_heap(ranks, queue, size)
+    while size and (pops < settings.pop_limit or not is_pruned):
+        room = min(len(hypotheses), len(memory.coverages), len(memory.states)) - 1
+        in_use = max(sizes[HYPOTHESES], sizes[COVERAGES], sizes[STATES])
+        if in_use >= room or sizes[EDGES] == len(memory.edges) or made + 2 > len(cells):
+            return FULL
+        if is_pruned:
+            number = queue[0]
+            size = pop_heap(ranks, queue, size)
+        else:
+            size -= 1
+            number = queue[size]
+        cell = cells[number]
+        cube = cubes[cell.cube]
+        before, option = cube.first + cell.row, options[cube.option + cell.column]
+        if cell.state < 0:
+            for way in range(2):  # the next option, and the next hypothesis with the first option
+                is_there = cube.option + cell.column + 1 < cube.option_end
+                row, column = cell.row + way, np.int64(0) if way else cell.column + 1
+                if way:
+                    is_there = cell.column == 0 and before + 1 < cube.last
+                if is_there:
+                    cells[made].cube, cells[made].row, cells[made].column, cells[made].state = (
+                        cell.cube,
+                        row,
+                        column,
+                        -1,
+                    )
+                    rank = hypotheses[cube.first + row].score + options[cube.option + column].estimate + cube.base
+                    if is_pruned:
+                        size = push_heap(ranks, queue, size, rank, made)
+                    else:
+                        queue[size] = made
+                        size += 1
+                    made += 1
+            added, state = score_option(sentence, model, memory, before, cube.option + cell.column)
+            if added == -np.inf:
+                continue
+            cell.added, cell.state = added, state
+            if not cube.is_extended:
+                cube.coverage = extend_coverage(
+                    sentence.futures, length, memory, cube.coverage, option.begin, option.end
+                )
+                cube.is_extended = 1
+            rank = hypotheses[before].score + added + memory.futures[cube.coverage]
+            if is_pruned and size and rank < ranks[0]:
+                size = push_heap(ranks, queue, size, rank, number)
+                continue
+        pops += 1
+        add_hypothesis(
+            memory,
+            stamp,
+            model.nbest > 1,
+            cube.coverage,
+            cell.state,
+            option.tail,
+            before,
+            cube.option + cell.column,
+            cell.added,
+        )
+    return DONE
+
+
+@compiled(is_allocating=False)
+def score_option(sentence: Sentence, model: Model, memory: Memory, before: Any, number: Any) -> Any:
     """What an option adds to a hypothesis, and the state after it; −inf and any state if it cannot follow."""
-    hypothesis = memory.hypotheses[before]
-    previous = sentence.tail_spans[hypothesis.tail]
-    begin = sentence.begins[option]
-    way = orientation_of(previous[0], previous[1], begin, sentence.ends[option])
-    score = sentence.scores[option] + settings.distortion_weight * abs(begin - previous[1])
-    score += sentence.orientations[option, way] + sentence.tail_scores[hypothesis.tail, way]
+    hypothesis, option, settings = memory.hypotheses[before], sentence.options[number], model.settings
+    previous_begin, previous_end = sentence.tails[hypothesis.tail, 0], sentence.tails[hypothesis.tail, 1]
+    way = orientation_of(previous_begin, previous_end, option.begin, option.end)
+    score = option.score + settings.distortion_weight * abs(option.begin - previous_end)
+    score += sentence.orientations[number, way] + sentence.tail_scores[hypothesis.tail, way]
     state = np.int64(hypothesis.state)
-    if is_constrained:
-        for word in range(sentence.word_begins[option], sentence.word_ends[option]):
+    if model.is_constrained:
+        for word in range(option.word_begin, option.word_end):
             if state == len(sentence.goal) or sentence.goal[state] != sentence.words[word]:
                 return -np.inf, state
             state += 1
     elif settings.language_model_weight != 0:
-        log_prob, after = read_option(trie, order, sentence, memory, state, option)
-        score += settings.language_model_weight * (log_prob * _LN10)
-        state = np.int64(after)
+        entry = memory.cache[mix(state * len(sentence.options) + number) & (len(memory.cache) - 1)]
+        if entry.before != state or entry.option != number or entry.stamp != memory.sizes[SENTENCE]:
+            log_prob, after = read_words(
+                model.trie, sentence.words, np.int64(option.word_begin), np.int64(option.word_end), memory, state
+            )
+            entry.before, entry.option, entry.stamp = state, number, memory.sizes[SENTENCE]
+            entry.score, entry.state = log_prob, after
+        score += settings.language_model_weight * (entry.score * _LN10)
+        state = np.int64(entry.state)
     return score, state
 
 
-@compiled()
+@compiled(is_allocating=False)
 def add_hypothesis(
-    sentence: Sentence,
-    keeps_all: bool,
     memory: Memory,
-    coverage: int,
-    before: int,
-    option: int,
-    added: float,
+    stamp: Any,
+    keeps_all: bool,
+    coverage: Any,
     state: Any,
+    tail: Any,
+    before: Any,
+    option: Any,
+    added: float,
 ) -> None:
-    """Enter a hypothesis into its stack, or recombine it with the one that is there."""
-    score, tail = memory.hypotheses[before].score + added, sentence.tails[option]
-    slots, edges, size = memory.hypothesis_slots, memory.edges, memory.sizes[EDGES]
+    """Enter a hypothesis into its stack, or recombine it with the one that is there.
+
+    `keeps_all` keeps the edges of the worse one too.
+    """
+    hypotheses, slots, edges, sizes = memory.hypotheses, memory.hypothesis_slots, memory.edges, memory.sizes
+    score, size = hypotheses[before].score + added, sizes[EDGES]
     slot = mix(mix((np.int64(coverage) << 32) | np.int64(state)) + tail) & (len(slots) - 1)
-    while slots[slot] != 0:
-        same = memory.hypotheses[slots[slot] - 1]
+    while slots[slot] >> 32 == stamp:
+        same = hypotheses[slots[slot] & LOW_BITS]
         if same.coverage == coverage and same.state == state and same.tail == tail:
             is_better = score > same.score
-            if not keeps_all:
-                if not is_better:
-                    return
-                size = same.edge
-            edge = edges[size]
-            edge.score, edge.before, edge.option = added, before, option
             if is_better:
                 same.score, same.rank = score, score + memory.futures[coverage]
-            if not keeps_all:
-                return
-            memory.sizes[EDGES] += 1
-            if is_better:
-                edge.other, same.edge = same.edge, size
+            if keeps_all:
+                sizes[EDGES] += 1
+                edges[size].other = same.edge if is_better else edges[same.edge].other
+                if is_better:
+                    same.edge = size
+                else:
+                    edges[same.edge].other = size
+            elif is_better:
+                size = np.int64(same.edge)
             else:
-                edge.other = edges[same.edge].other
-                edges[same.edge].other = size
+                return
+            edges[size].score, edges[size].before, edges[size].option = added, before, option
             return
         slot = (slot + 1) & (len(slots) - 1)
-    number = memory.sizes[HYPOTHESES]
-    memory.sizes[HYPOTHESES] += 1
-    memory.sizes[EDGES] += 1
-    slots[slot] = number + 1
-    new = memory.hypotheses[number]
+    number = sizes[HYPOTHESES]
+    sizes[HYPOTHESES] += 1
+    sizes[EDGES] += 1
+    slots[slot] = (stamp << 32) | number
+    new, edge = hypotheses[number], edges[size]
     new.score, new.rank, new.edge = score, score + memory.futures[coverage], size
     new.coverage, new.state, new.tail = coverage, state, tail
-    edge = edges[size]
     edge.score, edge.before, edge.option, edge.other = added, before, option, -1
 
 
-@compiled()
-def is_full(memory: Memory) -> Any:
-    """Whether one more hypothesis might not fit."""
-    room = len(memory.hypotheses) - 1
-    return memory.sizes[HYPOTHESES] >= room or memory.sizes[EDGES] >= room or memory.sizes[STATES] >= room
+@compiled(is_allocating=False)
+def make_heap(ranks: Array, items: Array, size: int) -> None:
+    """Order the first items as a heap, highest rank first."""
+    for place in range(size // 2 - 1, -1, -1):
+        sink(ranks, items, size, place, ranks[place], items[place])
 
 
-@compiled()
-def fill_cells(
-    sentence: Sentence,
-    trie: Trie,
-    order: int,
-    settings: StackSettings,
-    keeps_all: bool,
-    is_constrained: bool,
-    memory: Memory,
-    cubes: int,
-) -> int:
-    """A hypothesis for each cell of all cubes."""
-    for number in range(cubes):
-        cube = memory.cubes[number]
-        for before in range(cube.first, cube.last):
-            for option in range(cube.option, cube.option_end):
-                if is_full(memory):
-                    return FULL
-                added, state = score_cell(sentence, trie, order, settings, is_constrained, memory, before, option)
-                if added != -np.inf:
-                    add_hypothesis(sentence, keeps_all, memory, cube.coverage, before, option, added, state)
-    return DONE
+@compiled(is_allocating=False)
+def sink(ranks: Array, items: Array, size: int, place: int, rank: float, item: Any) -> None:
+    """Put an item at a place of a heap or below it."""
+    while 2 * place + 1 < size:
+        below = 2 * place + 1
+        if below + 1 < size and ranks[below + 1] > ranks[below]:
+            below += 1
+        if ranks[below] <= rank:
+            break
+        ranks[place], items[place] = ranks[below], items[below]
+        place = below
+    ranks[place], items[place] = rank, item
 
 
-@compiled()
-def pop_cells(
-    sentence: Sentence,
-    trie: Trie,
-    order: int,
-    settings: StackSettings,
-    keeps_all: bool,
-    is_constrained: bool,
-    memory: Memory,
-    cubes: int,
-) -> int:
-    """Hypotheses for the best cells, `pop_limit` of them."""
-    cells, ranks, queue = memory.cells, memory.ranks, memory.queue
-    made = size = pops = 0
-    while made < cubes:
-        if made == len(cells):
-            return FULL
-        rank = enter_cell(sentence, settings, memory, made, made, 0, 0)
-        size = push_heap(ranks, queue, size, rank, made)
-        made += 1
-    while size and pops < settings.pop_limit:
-        if is_full(memory) or made + 2 > len(cells):
-            return FULL
-        number = queue[0]
-        size = pop_heap(ranks, queue, size)
-        cell = cells[number]
-        cube = memory.cubes[cell.cube]
-        before, option = cube.first + cell.row, cube.option + cell.column
-        if cell.state < 0:
-            added, state = score_cell(sentence, trie, order, settings, is_constrained, memory, before, option)
-            if option + 1 < cube.option_end:
-                rank = enter_cell(sentence, settings, memory, made, cell.cube, cell.row, cell.column + 1)
-                size = push_heap(ranks, queue, size, rank, made)
-                made += 1
-            if cell.column == 0 and before + 1 < cube.last:
-                rank = enter_cell(sentence, settings, memory, made, cell.cube, cell.row + 1, 0)
-                size = push_heap(ranks, queue, size, rank, made)
-                made += 1
-            if added == -np.inf:
-                continue
-            cell.added, cell.state = added, state
-            rank = memory.hypotheses[before].score + added + memory.futures[cube.coverage]
-            if size and rank < ranks[0]:
-                size = push_heap(ranks, queue, size, rank, number)
-                continue
-        pops += 1
-        add_hypothesis(sentence, keeps_all, memory, cube.coverage, before, option, cell.added, np.int64(cell.state))
-    return DONE
-
-
-@compiled()
-def enter_cell(
-    sentence: Sentence, settings: StackSettings, memory: Memory, number: int, cube: int, row: int, column: int
-) -> Any:
-    """Make a cell; returns an estimate of its rank."""
-    cell = memory.cells[number]
-    cell.cube, cell.row, cell.column, cell.state = cube, row, column, -1
-    before, option = memory.hypotheses[memory.cubes[cube].first + row], memory.cubes[cube].option + column
-    jump = abs(sentence.begins[option] - sentence.tail_spans[before.tail, 1])
-    rank = before.score + sentence.estimates[option] + memory.futures[memory.cubes[cube].coverage]
-    return rank + settings.distortion_weight * jump
-
-
-@compiled()
+@compiled(is_allocating=False)
 def push_heap(ranks: Array, items: Array, size: int, rank: float, item: int) -> int:
     """Add an item to a heap, highest rank first; returns the new size."""
     place = size
@@ -874,47 +901,61 @@ def push_heap(ranks: Array, items: Array, size: int, rank: float, item: int) -> 
     return size + 1
 
 
-@compiled()
+@compiled(is_allocating=False)
 def pop_heap(ranks: Array, items: Array, size: int) -> int:
     """Remove the first item; returns the new size."""
-    size -= 1
-    rank, item, place = ranks[size], items[size], 0
-    while 2 * place + 1 < size:
-        below = 2 * place + 1
-        if below + 1 < size and ranks[below + 1] > ranks[below]:
-            below += 1
-        if ranks[below] <= rank:
-            break
-        ranks[place], items[place] = ranks[below], items[below]
-        place = below
-    ranks[place], items[place] = rank, item
-    return size
+    sink(ranks, items, size - 1, 0, ranks[size - 1], items[size - 1])
+    return size - 1
 
 
-@compiled()
-def prune(sentence: Sentence, length: int, settings: StackSettings, memory: Memory, first: int) -> None:
-    """Keep the best hypotheses from the number `first` on, by rank and then by age, and put them into groups."""
-    made = memory.hypotheses[first : memory.sizes[HYPOTHESES]].copy()
-    by_rank = np.argsort(-made["rank"], kind="mergesort")
-    kept = 0
-    while kept < min(len(made), settings.beam):
-        if made[by_rank[kept]].rank < made[by_rank[0]].rank - settings.threshold:
-            break
+@compiled(is_allocating=False)
+def sort_ranks(ranks: Array, items: Array, size: int) -> None:
+    """Sort items by rising rank."""
+    make_heap(ranks, items, size)
+    while size > 1:
+        rank, item = ranks[0], items[0]
+        size = pop_heap(ranks, items, size)
+        ranks[size], items[size] = rank, item
+
+
+@compiled(is_allocating=False)
+def prune(tails: Array, settings: StackSettings, memory: Memory, first: Any) -> None:
+    """Keep the best hypotheses from the number `first` on, and put them into groups."""
+    hypotheses, sizes, slots = memory.hypotheses, memory.sizes, memory.group_slots
+    ranks, queue = memory.ranks, memory.queue
+    made, kept, stamp = sizes[HYPOTHESES] - first, 0, sizes[STACK]
+    for number in range(made):
+        ranks[number], queue[number] = hypotheses[first + number].rank, first + number
+    sort_ranks(ranks, queue, made)
+    group_first = sizes[GROUPS]
+    while kept < min(made, settings.beam) and ranks[made - 1 - kept] >= ranks[made - 1] - settings.threshold:
+        hypothesis = hypotheses[queue[made - 1 - kept]]
+        coverage, end = hypothesis.coverage, tails[hypothesis.tail, 1]
+        slot = mix((np.int64(coverage) << 32) | end) & (len(slots) - 1)
+        group = memory.groups[slots[slot] & LOW_BITS]
+        while slots[slot] >> 32 == stamp and (group.coverage != coverage or group.end != end):
+            slot = (slot + 1) & (len(slots) - 1)
+            group = memory.groups[slots[slot] & LOW_BITS]
+        if slots[slot] >> 32 != stamp:
+            slots[slot] = (stamp << 32) | sizes[GROUPS]
+            group = memory.groups[sizes[GROUPS]]
+            sizes[GROUPS] += 1
+            group.coverage, group.end, group.last = coverage, end, 0
+        group.last += 1
+        memory.cells[kept].cube = slots[slot] & LOW_BITS
         kept += 1
-    keys = np.empty(kept, np.int64)
+    place = first
+    for number in range(group_first, sizes[GROUPS]):
+        group = memory.groups[number]
+        place += group.last
+        group.first = group.last = place - group.last
     for number in range(kept):
-        hypothesis = made[by_rank[number]]
-        keys[number] = np.int64(hypothesis.coverage) * (length + 1) + sentence.tail_spans[hypothesis.tail, 1]
-    by_key = np.argsort(keys, kind="mergesort")
+        group = memory.groups[memory.cells[number].cube]
+        memory.kept[group.last - first] = hypotheses[queue[made - 1 - number]]
+        group.last += 1
     for number in range(kept):
-        memory.hypotheses[first + number] = made[by_rank[by_key[number]]]
-        if number == 0 or keys[by_key[number]] != keys[by_key[number - 1]]:
-            group = memory.groups[memory.sizes[GROUPS]]
-            memory.sizes[GROUPS] += 1
-            group.first, group.coverage = first + number, memory.hypotheses[first + number].coverage
-            group.end = keys[by_key[number]] % (length + 1)
-        memory.groups[memory.sizes[GROUPS] - 1].last = first + number + 1
-    memory.sizes[HYPOTHESES] = first + kept
+        hypotheses[first + number] = memory.kept[number]
+    sizes[HYPOTHESES] = first + kept
 
 
 # --- derivations ------------------------------------------------------------------------------------------------------
@@ -925,110 +966,65 @@ def prune(sentence: Sentence, length: int, settings: StackSettings, memory: Memo
 # derivations' scores.
 
 
-@compiled()
-def best_paths(
+@compiled(is_allocating=False)
+def best_derivations(
     sentence: Sentence,
     length: int,
-    trie: Trie,
-    order: int,
-    settings: StackSettings,
-    is_constrained: bool,
+    model: Model,
     memory: Memory,
-    first: int,
-    nbest: int,
+    first: Any,
+    scores: Array,
+    starts: Array,
+    chosen: Array,
 ) -> Any:
-    """Scores of the best derivations, where the options of each begin, and the options."""
-    hypotheses, edges = memory.hypotheses, memory.edges
-    paths, ranks, queue = np.empty(1024, PATH), np.empty(1024), np.empty(1024, np.int64)
-    count = size = 0
-    whole, total = np.empty(nbest, np.int64), 0
+    """Write scores of the best derivations, where the options of each begin, and the options; returns their number."""
+    hypotheses, edges, paths = memory.hypotheses, memory.edges, memory.paths
+    ranks, queue = memory.ranks, memory.queue
+    made = size = found = 0
+    if memory.sizes[HYPOTHESES] - first >= len(paths):
+        return FULL
     for number in range(first, memory.sizes[HYPOTHESES]):
-        added = end_score(sentence, length, trie, order, settings, is_constrained, memory, number)
-        if added == -np.inf:
-            continue
-        if count == len(paths):
-            paths, ranks, queue = twice(paths), twice(ranks), twice(queue)
-        path = paths[count]
-        path.score, path.added, path.before, path.option, path.after = added, added, number, -1, -1
-        size = push_heap(ranks, queue, size, hypotheses[number].score + added, count)
-        count += 1
-    while size and total < nbest:
+        added = end_score(sentence, length, model, memory, number)
+        if added != -np.inf:
+            path = paths[made]
+            path.score, path.added, path.before, path.option, path.after = added, added, number, -1, -1
+            size = push_heap(ranks, queue, size, hypotheses[number].score + added, made)
+            made += 1
+    while size and found < model.nbest:
         here = queue[0]
         size = pop_heap(ranks, queue, size)
         number, rest = paths[here].before, paths[here].score
-        if number == 0:
-            whole[total] = here
-            total += 1
         edge = hypotheses[number].edge
         while edge >= 0:
-            if count == len(paths):
-                paths, ranks, queue = twice(paths), twice(ranks), twice(queue)
-            path, before = paths[count], edges[edge].before
+            if made == len(paths):
+                return FULL
+            path, before = paths[made], edges[edge].before
             path.score, path.added, path.after = rest + edges[edge].score, edges[edge].score, here
             path.before, path.option = before, edges[edge].option
-            size = push_heap(ranks, queue, size, hypotheses[before].score + path.score, count)
-            count += 1
+            size = push_heap(ranks, queue, size, hypotheses[before].score + path.score, made)
+            made += 1
             edge = edges[edge].other
-    return read_paths(paths, whole[:total])
+        if number == 0:  # the whole sentence; summed up as its hypotheses were
+            score, place = 0.0, starts[found]
+            while paths[here].option >= 0:
+                score += paths[here].added
+                chosen[place] = sentence.options[paths[here].option].number
+                here, place = paths[here].after, place + 1
+            scores[found], starts[found + 1] = score + paths[here].added, place
+            found += 1
+    return found
 
 
-@compiled()
-def end_score(
-    sentence: Sentence,
-    length: int,
-    trie: Trie,
-    order: int,
-    settings: StackSettings,
-    is_constrained: bool,
-    memory: Memory,
-    number: int,
-) -> Any:
-    """What the end of the sentence adds to a hypothesis."""
+@compiled(is_allocating=False)
+def end_score(sentence: Sentence, length: int, model: Model, memory: Memory, number: Any) -> Any:
+    """What the end of the sentence adds to a hypothesis; −inf if the given translation is not complete."""
     hypothesis = memory.hypotheses[number]
-    previous = sentence.tail_spans[hypothesis.tail]
-    score = sentence.tail_scores[hypothesis.tail, orientation_of(previous[0], previous[1], length, length + 1)]
-    if is_constrained:
+    begin, end = sentence.tails[hypothesis.tail, 0], sentence.tails[hypothesis.tail, 1]
+    score = sentence.tail_scores[hypothesis.tail, orientation_of(begin, end, length, length + 1)]
+    if model.is_constrained:
         return score if hypothesis.state == len(sentence.goal) else -np.inf
-    if settings.language_model_weight == 0:
-        return score
-    text, state, place = memory.text, hypothesis.state, order - 1
-    known = memory.state_known[state]
-    for back in range(memory.state_lengths[state]):
-        text[place - 1 - back] = memory.state_words[state, back]
-    text[place] = END
-    matched = read_word(trie, text, place, known, memory.state_lengths[state], memory.found)
-    log_prob = trie.nodes[memory.found[matched - 1]].log_prob
-    log_prob += backoff_sum(trie.nodes, known, memory.state_lengths[state], matched)
-    return score + settings.language_model_weight * (log_prob * _LN10)
-
-
-@compiled()
-def twice(array: Array) -> Array:
-    """A copy with twice the room."""
-    larger = np.empty(2 * len(array), array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-@compiled()
-def read_paths(paths: Array, whole: Array) -> Any:
-    """The scores and options of whole paths, summed up in the order of the target as their hypotheses were."""
-    scores, starts = np.zeros(len(whole)), np.zeros(len(whole) + 1, np.int64)
-    for number in range(len(whole)):
-        here = whole[number]
-        starts[number + 1] = starts[number]
-        while here >= 0:
-            scores[number] += paths[here].added
-            starts[number + 1] += paths[here].option >= 0
-            here = paths[here].after
-    by_score = np.argsort(-scores, kind="mergesort")
-    options, starts[0] = np.empty(starts[-1], np.int64), 0
-    for number in range(len(whole)):
-        here = whole[by_score[number]]
-        size = starts[number]
-        while paths[here].option >= 0:
-            options[size] = paths[here].option
-            size += 1
-            here = paths[here].after
-        starts[number + 1] = size
-    return scores[by_score], starts, options
+    weight, last = model.settings.language_model_weight, len(sentence.words) - 1
+    if weight != 0:
+        log_prob, _ = read_words(model.trie, sentence.words, last, last + 1, memory, np.int64(hypothesis.state))
+        score += weight * (log_prob * _LN10)
+    return score
