@@ -9,6 +9,7 @@ import pytest
 from safetensors import SafetensorError
 
 import seqloom
+from seqloom.apps.export import pack
 from seqloom.apps.language_model import LanguageModel
 from seqloom.apps.translator import Translator
 from seqloom.apps.vectors import doubt_of
@@ -210,3 +211,22 @@ def test_word_vectors_of_too_little_text_are_reported_as_such(tmp_path: Path, te
     assert any(each.startswith(f"{tokens:,} tokens are far too few for word vectors") for each in said)
     assert str(doubt_of(trained.run)).startswith(f"{trained.run}: {tokens:,} tokens are far too few for word vectors")
     assert too_small(200_000) is None
+
+
+@pytest.mark.parametrize(
+    "settings", [["model.kind=markov"], ["model.kind=hmm", "model.states=4", "model.iterations=5"]]
+)
+def test_chains_and_hidden_states_are_language_models_like_others(
+    tmp_path: Path, text: Path, settings: list[str]
+) -> None:
+    trained = train(None, settings, out=tmp_path / "run", train=[str(text)])
+    assert trained is not None
+    pack(tmp_path / "run", tmp_path / "model.zip")
+    model = LanguageModel.load(tmp_path / "model.zip")
+    lines = (tmp_path / "run" / "data" / "dev.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    assert model.perplexity(lines).token.value == pytest.approx(trained.scores[0].value)
+    written = model.generate(seed=3)[0]
+    assert written.log_prob == pytest.approx(model.score([written.text])[0].log_prob, abs=1e-5)
+    resumed = resume(tmp_path / "run")
+    assert resumed is not None
+    assert [each.value for each in resumed.scores] == [each.value for each in trained.scores]

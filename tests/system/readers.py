@@ -12,6 +12,7 @@ import numpy as np
 from cli.calling import call
 from seqloom.apps.lexicon import FILE, load_lexicon, shortlist_of
 from seqloom.classical.alignment import Bitext, fit_aligner
+from seqloom.classical.hmm_text import HmmText
 from seqloom.classical.lexicon import Lexicon
 from seqloom.classical.ngram import NGram, NGramConfig
 from seqloom.classical.vectors import WordVectors
@@ -261,6 +262,10 @@ def _fitted(kind: str) -> Build:
         tokenizer, ngram = _ngram()
         if kind == "ngram":
             arrays = ngram.arrays()
+        elif kind == "hmm":
+            generator, states = np.random.default_rng(3), np.ones(4)
+            arrays = {"start": generator.dirichlet(states), "transitions": generator.dirichlet(states, 4)}
+            arrays["emissions"] = generator.dirichlet(np.ones(tokenizer.size), 4)
         else:
             rows = tokenizer.size - len(RESERVED)
             numbers = np.random.default_rng(2).normal(size=(rows, 4)).astype(np.float32)
@@ -272,7 +277,12 @@ def _fitted(kind: str) -> Build:
         def read() -> None:
             found = load_any(home)
             assert isinstance(found, LoadedFitted)
-            _ask_ngram(found.model) if isinstance(found.model, NGram) else _ask_vectors(_as_vectors(found.model))
+            if isinstance(found.model, HmmText):
+                assert found.model.log_probs(np.array([4, END])).shape == (2,)
+            elif isinstance(found.model, NGram):
+                _ask_ngram(found.model)
+            else:
+                _ask_vectors(_as_vectors(found.model))
             called = call("info", home)
             assert called.code == 0, called.err
 
@@ -347,7 +357,7 @@ READERS: Mapping[str, Build] = {
     "pointer": _pointer,
     "weights": _weights,
     **{f"model {name}": _translator(name) for name in (*MODEL, *TOKENISER)},
-    **{kind: _fitted(kind) for kind in ("ngram", "word2vec")},
+    **{kind: _fitted(kind) for kind in ("ngram", "hmm", "word2vec")},
     "lexicon": _lexicon,
     "lock": _lock,
     **{f"run {name}": _run(name) for name in ("run.json", "config.yaml", "data/train/store.json")},

@@ -14,7 +14,10 @@ from seqloom.core.config import MAX_CONFIG_BYTES, describe_fields, resolve
 from seqloom.core.errors import ConfigError
 from seqloom.runs.config import RunConfig
 
-KINDS = ("transformer", "seq2seq", "rnn_lm", "gpt", "elmo", "ngram", "word2vec", "dictionary", "aligner")
+KINDS = (
+    *("transformer", "seq2seq", "rnn_lm", "gpt", "elmo", "ngram", "markov", "hmm", "word2vec"),
+    *("dictionary", "aligner"),
+)
 
 
 def refused(text: bytes, folder: Path) -> str:
