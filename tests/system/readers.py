@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cli.calling import call
+from seqloom.apps.aligner import Aligner
 from seqloom.apps.lexicon import FILE, load_lexicon, shortlist_of
 from seqloom.classical.alignment import Bitext, fit_aligner
 from seqloom.classical.hmm_text import HmmText
@@ -31,6 +32,7 @@ from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import LoadedFitted, LoadedModel, load_any
 from seqloom.runs.model_dir import Card, save_fitted
 from seqloom.runs.prepare import open_run, prepare_resume
+from seqloom.smt.aligner import AlignerConfig
 from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizer, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.checkpoint import checkpoint_folder, newest_checkpoint, pointed_step, read_checkpoint
@@ -291,6 +293,28 @@ def _fitted(kind: str) -> Build:
     return build
 
 
+def _aligner(folder: Path) -> Case:
+    home, tokenizer = folder / "model", _tokenizer()
+    ids = [tokenizer.encode(line) for line in LINES]
+    tokenizers, config = Tokenizers(tokenizer, tokenizer), resolve(RunConfig, overrides=["model.kind=aligner"])
+    assert isinstance(config.model, AlignerConfig)
+    arrays = config.model.fit_words(Bitext.from_sentences(ids, ids), tokenizers).arrays()
+    save_fitted(home, config, tokenizers=tokenizers, arrays=arrays, card=Card("en", "en", 1))
+
+    def read() -> None:
+        aligner = Aligner.load(home)
+        for line in LINES[:3]:
+            words = len(aligner.words(line, line)[0])
+            (links,) = aligner.align([line], [line])
+            assert all(max(link) < words for link in links)
+            table = aligner.probabilities(line, line)
+            assert ((table >= 0) & (table <= 1 + 1e-6)).all()
+        called = call("info", home)
+        assert called.code == 0, called.err
+
+    return Case(home / "model.safetensors", read, lambda: vouch_again(home), home)
+
+
 def _as_vectors(model: Any) -> WordVectors:
     assert isinstance(model, WordVectors)
     return model
@@ -358,6 +382,7 @@ READERS: Mapping[str, Build] = {
     "weights": _weights,
     **{f"model {name}": _translator(name) for name in (*MODEL, *TOKENISER)},
     **{kind: _fitted(kind) for kind in ("ngram", "hmm", "word2vec")},
+    "aligner": _aligner,
     "lexicon": _lexicon,
     "lock": _lock,
     **{f"run {name}": _run(name) for name in ("run.json", "config.yaml", "data/train/store.json")},

@@ -42,7 +42,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 def test_a_file_changed_in_many_ways_is_read_or_refused_by_its_name(
     tmp_path: Path, name: str, others: list[bytes]
 ) -> None:
-    count = COSTLY if name.startswith(("model", "ngram", "word2vec", "run")) else THOROUGH
+    count = COSTLY if name.startswith(("model", "ngram", "word2vec", "aligner", "run")) else THOROUGH
     outcomes = attempt_many(READERS[name](tmp_path), name=name, count=count, others=others)
     # Otherwise the mutations have missed what the reader looks at.
     assert ("refused" in outcomes) == (name not in NEVER_REFUSE)

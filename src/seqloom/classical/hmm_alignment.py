@@ -534,6 +534,8 @@ class HmmAlignment:
                 raise ModelError(
                     f"the aligner is damaged: {name} must be float64 {shape}, but is {found}; fit it again"
                 )
+        if not (arrays["jumps"] > 0).all() or (config.dirichlet_alpha > 0 and not (arrays["totals"] > 0).all()):
+            raise ModelError("the aligner is damaged: not all jumps and totals are above 0; fit it again")
         return HmmAlignment(config, table, arrays["totals"], JumpChain(config.null_rate, arrays["jumps"]), ())
 
     def _fitted(self) -> FittedDirection:

@@ -73,8 +73,8 @@ Symmetrise = Annotated[
     typer.Option(
         "--symmetrise",
         metavar="RULE",
-        help="posterior (the default of model.kind=hmm), forward, backward, intersection, union, grow-diag or "
-        "grow-diag-final-and (the default of others).",
+        help="posterior (the default), forward, backward, intersection, union, grow-diag or grow-diag-final-and (the "
+        "default of model.kind=model1).",
     ),
 ]
 Reference = Annotated[
@@ -131,6 +131,9 @@ def align(
     require_new_file(page, inputs=inputs, flag="--page")
     if picture is not None:
         require_picture(picture)
+    for flag, shown in (("--page", page), ("--picture", picture)):
+        if shown is not None and shown.exists() and not shown.is_file():  # links are printed before it is written
+            raise UsageError(f"{shown} is not a file; name another one with {flag}")
     decoding = TextEncoding.of(encoding, on_bad_utf8)
 
     from seqloom.apps import align as recipe

@@ -79,6 +79,9 @@ class AlignerConfig(ModelSettings):
     def restore_pairs(self, arrays: Mapping[str, np.ndarray], tokenizers: Tokenizers) -> "FittedAligner":
         """The aligner whose `arrays` these are; a ModelError says what does not fit."""
         source, target = self._words(tokenizers)
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not (np.isfinite(array) & (array >= 0)).all():
+                raise ModelError(f"the aligner is damaged: {name} has negative or infinite numbers")
         # Copies: arrays that are mapped cannot be written, and all loops would be compiled a second time for such ones.
         aligner = WordAligner.restore(self.alignment, {name: np.array(array) for name, array in arrays.items()})
         for name, table, rows, columns in (
@@ -106,7 +109,7 @@ def _require_fits(name: str, table: TranslationTable, *, rows: int, columns: int
             f"the {name} table has {table.null:,} rows and words up to {highest:,}, but the vocabularies have {rows:,} "
             f"and {columns:,} words"
         )
-    if not bool(((table.probabilities >= 0) & (table.probabilities <= 1 + 1e-9)).all()):
+    if table.probabilities.max(initial=0.0) > 1 + 1e-9:
         raise ModelError(f"the {name} table is damaged: not all of its numbers are probabilities")
 
 
