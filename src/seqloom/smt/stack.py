@@ -24,7 +24,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,17 +82,6 @@ class Derivation(NamedTuple):
     score: float
     options: tuple[int, ...]
     """Indices of options in the order of the target."""
-
-
-class Terms(NamedTuple):
-    """What a derivation scores beside the options' own features, without weights."""
-
-    language_model: float
-    """ln P(y END)."""
-    distortion: int
-    """Words jumped over."""
-    orientations: Int64[np.ndarray, " options_and_one"]
-    """MONOTONE, SWAP or DISCONTINUOUS of each option after the one before, and of the end of the sentence."""
 
 
 def decode(
@@ -173,34 +162,6 @@ def log_probability(words: Integer[np.ndarray, " words"], trie: Trie, order: int
     """ln P(words END)."""
     ids = np.concatenate([[BEGIN], words, [END]]).astype(np.int64)
     return float(read_sentence(_read_only(trie), order, ids)) * _LN10
-
-
-def terms(options: Options, source_length: int, trie: Trie, order: int, derivation: Sequence[int]) -> Terms:
-    """The parts of a derivation's score that depend on several options."""
-    words = [options.targets[options.target_starts[each] : options.target_starts[each + 1]] for each in derivation]
-    spans = [(int(options.begins[each]), int(options.ends[each])) for each in derivation]
-    previous, jumped = (-1, 0), 0
-    orientations = []
-    for begin, end in spans:
-        orientations.append(int(orientation_of(previous[0], previous[1], begin, end)))
-        jumped += abs(begin - previous[1])
-        previous = begin, end
-    orientations.append(int(orientation_of(previous[0], previous[1], source_length, source_length + 1)))
-    log_prob = log_probability(np.concatenate([*words, np.empty(0, np.int32)]), trie, order)
-    return Terms(log_prob, jumped, np.array(orientations))
-
-
-def rescore(
-    options: Options, source_length: int, trie: Trie, order: int, settings: StackSettings, derivation: Sequence[int]
-) -> float:
-    """The score of a derivation, from its terms."""
-    parts = terms(options, source_length, trie, order, derivation)
-    chosen, ways = np.array(derivation, np.int64), parts.orientations
-    score = options.scores[chosen].sum()
-    score += options.orientations[chosen, ways[:-1]].sum() + options.orientations[chosen, 3 + ways[1:]].sum()
-    if settings.language_model_weight:
-        score += settings.language_model_weight * parts.language_model
-    return float(score + settings.distortion_weight * parts.distortion)
 
 
 def _occurs(piece: bytes, text: bytes) -> bool:
@@ -393,6 +354,8 @@ class _Decoder:
         self, options: Options, length: int, goal: Int32[np.ndarray, " words"] | None = None
     ) -> list[Derivation]:
         """At most `nbest` derivations, of a given translation if there is one."""
+        kinds = (np.int32, np.int32, np.int64, np.int32, np.float64, np.float64)
+        options = Options(*map(np.require, options, kinds, repeat(("C", "W"))))  # the types that are compiled for
         _check(options, length, len(self.model.trie.nodes) - 1)
         longest, width = int(np.diff(options.target_starts).max(initial=0)), (length + 63) // 64
         if longest > self.longest or width > self.width or self.memory.sizes[STACK] > MAX_STAMP:
@@ -404,14 +367,14 @@ class _Decoder:
         arrange(options, length, model, self.memory, sentence, np.zeros(count), np.arange(count))
         scores, starts = np.zeros(model.nbest), np.zeros(model.nbest + 1, np.int64)
         chosen = np.empty(model.nbest * length, np.int64)
-        count = FULL
-        while count == FULL:
-            count = search(sentence, length, model, self.memory)
+        while True:
+            count = first = search(sentence, length, model, self.memory)
+            if first != FULL:
+                count = best_derivations(sentence, length, model, self.memory, first, scores, starts, chosen)
             if count != FULL:
-                count = best_derivations(sentence, length, model, self.memory, count, scores, starts, chosen)
-            if count == FULL:
-                self.room *= 2
-                self._make_room()
+                break
+            self.room *= 2
+            self._make_room()
         borders, found = starts.tolist(), chosen[: starts[count]].tolist()
         paths = [tuple(found[begin:end]) for begin, end in pairwise(borders[: count + 1])]
         made = [Derivation(score, path) for score, path in zip(scores[:count].tolist(), paths, strict=True)]
@@ -653,6 +616,8 @@ def search(sentence: Sentence, length: int, model: Model, memory: Memory) -> Any
     sizes[SENTENCE] = sizes[STACK] = sizes[STACK] + 1
     memory.coverages[0, :] = 0
     memory.gaps[0], memory.futures[0] = 0, sentence.futures[0, length]
+    if memory.futures[0] == -np.inf:  # not even without limits
+        return sizes[HYPOTHESES]
     start, group = memory.hypotheses[0], memory.groups[0]
     start.score, start.rank, start.coverage, start.state, start.tail, start.edge = 0.0, 0.0, 0, 0, 0, -1
     group.first, group.last, group.coverage, group.end = 0, 1, 0, 0
@@ -717,8 +682,7 @@ def fill_stack(sentence: Sentence, length: int, model: Model, memory: Memory, co
     """Make the hypotheses of a stack from its cubes."""
     hypotheses, cubes, cells, options = memory.hypotheses, memory.cubes, memory.cells, sentence.options
     ranks, queue, sizes, settings = memory.ranks, memory.queue, memory.sizes, model.settings
-    stamp, pops, made = sizes[STACK], 0, 0
-    head, is_pruned = memory.heads[covered], settings.pop_limit > 0
+    head, is_pruned, pops, made = memory.heads[covered], settings.pop_limit > 0, 0, 0
     while head >= 0:
         if made == len(cells):
             return FULL
@@ -743,53 +707,44 @@ def fill_stack(sentence: Sentence, length: int, model: Model, memory: Memory, co
             number = queue[size]
         cell = cells[number]
         cube = cubes[cell.cube]
-        before, option = cube.first + cell.row, options[cube.option + cell.column]
-        if cell.state < 0:
-            for way in range(2):  # the next option, and the next hypothesis with the first option
-                is_there = cube.option + cell.column + 1 < cube.option_end
-                row, column = cell.row + way, np.int64(0) if way else cell.column + 1
-                if way:
-                    is_there = cell.column == 0 and before + 1 < cube.last
-                if is_there:
-                    cells[made].cube, cells[made].row, cells[made].column, cells[made].state = (
-                        cell.cube,
-                        row,
-                        column,
-                        -1,
-                    )
-                    rank = hypotheses[cube.first + row].score + options[cube.option + column].estimate + cube.base
-                    if is_pruned:
-                        size = push_heap(ranks, queue, size, rank, made)
-                    else:
-                        queue[size] = made
-                        size += 1
-                    made += 1
-            added, state = score_option(sentence, model, memory, before, cube.option + cell.column)
+        before, option = cube.first + cell.row, cube.option + cell.column
+        if cell.state < 0:  # its neighbours: the next option, and the next hypothesis with the first option
+            if option + 1 < cube.option_end:
+                size = push_cell(options, memory, is_pruned, size, made, cell.cube, cell.row, cell.column + 1)
+                made += 1
+            if cell.column == 0 and before + 1 < cube.last:
+                size = push_cell(options, memory, is_pruned, size, made, cell.cube, cell.row + 1, 0)
+                made += 1
+            added, state = score_option(sentence, model, memory, before, option)
             if added == -np.inf:
                 continue
             cell.added, cell.state = added, state
             if not cube.is_extended:
-                cube.coverage = extend_coverage(
-                    sentence.futures, length, memory, cube.coverage, option.begin, option.end
-                )
+                begin, end = options[option].begin, options[option].end
+                cube.coverage = extend_coverage(sentence.futures, length, memory, cube.coverage, begin, end)
                 cube.is_extended = 1
             rank = hypotheses[before].score + added + memory.futures[cube.coverage]
             if is_pruned and size and rank < ranks[0]:
                 size = push_heap(ranks, queue, size, rank, number)
                 continue
         pops += 1
-        add_hypothesis(
-            memory,
-            stamp,
-            model.nbest > 1,
-            cube.coverage,
-            cell.state,
-            option.tail,
-            before,
-            cube.option + cell.column,
-            cell.added,
-        )
+        tail = options[option].tail
+        add_hypothesis(memory, model.nbest > 1, cube.coverage, cell.state, tail, before, option, cell.added)
     return DONE
+
+
+@compiled(is_allocating=False)
+def push_cell(
+    options: Array, memory: Memory, is_pruned: bool, size: int, number: int, cube: Any, row: Any, column: Any
+) -> int:
+    """Enter a cell that has not been scored; returns the new size of the queue."""
+    cell, table = memory.cells[number], memory.cubes[cube]
+    cell.cube, cell.row, cell.column, cell.state = cube, row, column, -1
+    if is_pruned:
+        rank = memory.hypotheses[table.first + row].score + options[table.option + column].estimate + table.base
+        return push_heap(memory.ranks, memory.queue, size, rank, number)
+    memory.queue[size] = number
+    return size + 1
 
 
 @compiled(is_allocating=False)
@@ -822,7 +777,6 @@ def score_option(sentence: Sentence, model: Model, memory: Memory, before: Any, 
 @compiled(is_allocating=False)
 def add_hypothesis(
     memory: Memory,
-    stamp: Any,
     keeps_all: bool,
     coverage: Any,
     state: Any,
@@ -836,7 +790,7 @@ def add_hypothesis(
     `keeps_all` keeps the edges of the worse one too.
     """
     hypotheses, slots, edges, sizes = memory.hypotheses, memory.hypothesis_slots, memory.edges, memory.sizes
-    score, size = hypotheses[before].score + added, sizes[EDGES]
+    score, size, stamp = hypotheses[before].score + added, sizes[EDGES], sizes[STACK]
     slot = mix(mix((np.int64(coverage) << 32) | np.int64(state)) + tail) & (len(slots) - 1)
     while slots[slot] >> 32 == stamp:
         same = hypotheses[slots[slot] & LOW_BITS]
