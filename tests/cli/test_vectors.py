@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from seqloom.classical.vectors import WordVectors
 from seqloom.cli.vectors import app
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import SeqloomError, UsageError
 from seqloom.interop.word2vec_format import read_vectors, write_vectors
 
 WORDS = ("man", "woman", "king", "queen", "apple")
@@ -87,3 +87,67 @@ def test_map_and_export_write_files(file: Path, tmp_path: Path) -> None:
 def test_unknown_words_get_the_nearest_spelling(file: Path) -> None:
     with pytest.raises(UsageError, match="'quen' has no vector; did you mean 'queen'"):
         run("nearest", file, "quen")
+
+
+def rotated(folder: Path, *, noise: float = 0.2) -> tuple[Path, Path]:
+    """Two files: vectors in clusters, and the same ones rotated under other names."""
+    generator = np.random.default_rng(5)
+    vectors = generator.normal(size=(12, 12))[generator.integers(12, size=120)] + generator.normal(size=(120, 12))
+    rotation, _ = np.linalg.qr(generator.normal(size=(12, 12)))
+    other = vectors @ rotation + noise * generator.normal(size=vectors.shape)
+    for name, rows in (("a", vectors), ("b", other)):
+        words = tuple(f"{name}{row}" for row in range(120))
+        write_vectors(WordVectors(words, rows.astype(np.float32), np.zeros(120, np.int64)), folder / f"{name}.txt")
+    return folder / "a.txt", folder / "b.txt"
+
+
+def test_align_writes_a_dictionary_and_scores_it(tmp_path: Path) -> None:
+    a, b = rotated(tmp_path)
+    (tmp_path / "gold.tsv").write_text("".join(f"a{row}\tb{row}\n" for row in range(125)), encoding="utf-8")
+    mapped = tmp_path / "a.mapped.txt", tmp_path / "b.mapped.txt"
+    out = tmp_path / "d.tsv"
+    printed = run(
+        *("align", a, b, "--out", out, "--gold", tmp_path / "gold.tsv", "--trials", 4),
+        *("--mapped-source", mapped[0], "--mapped-target", mapped[1]),
+    )
+    lines = [line.split("\t") for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [line[0] for line in lines] == [f"a{row}" for row in range(120)]
+    assert all(len(line) == 4 and line[2] == "" and 0 < float(line[3]) <= 1 for line in lines)
+    right = sum(line[0][1:] == line[1][1:] for line in lines)
+    assert right > 100
+    assert printed.splitlines()[0] == f"120 lines written to {out}, learned from nothing"
+    assert f"precision {right / 120:.2%} ({right} of 120 gold words; 5 are not in the dictionary)" in printed
+    one, other = (read_vectors(path) for path in mapped)
+    cosine = float((one.units * other.units).sum(axis=1).mean())
+    assert cosine > 0.8
+    (tmp_path / "seeds.tsv").write_text("".join(f"a{row}\tb{row}\tnoun\n" for row in range(30)), encoding="utf-8")
+    record = json.loads(
+        run("align", a, b, "--out", out, "--seeds", tmp_path / "seeds.tsv", "--trials", 0, "--json").splitlines()[-1]
+    )
+    assert (record["start"], record["lines"], record["chance"]) == ("seeds", 120, None)
+
+
+def test_align_refuses_what_cannot_work_in_a_sentence(tmp_path: Path, file: Path) -> None:
+    a, b = rotated(tmp_path, noise=50)
+    out = tmp_path / "d.tsv"
+
+    def refused(*words: object) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["align", *map(str, words), "--out", str(out)])
+        assert isinstance(result.exception, SeqloomError), result.output
+        return result.exception.exit_code, str(result.exception)
+
+    code, message = refused(a, b, "--trials", 6)
+    assert code == 3
+    assert message.startswith("the dictionary is no better than chance: mean cosine 0.")
+    assert message.endswith("or some pairs with --seeds; --trials 0 leaves the test out")
+    assert not out.exists()
+    assert refused(a, tmp_path / "c.txt")[0] == 2
+    code, message = refused(a, file)
+    assert (code, message.split(" (")[0]) == (3, "the second vectors have 5 words to learn from")
+    code, message = refused(a, b, "--start", "equal")
+    assert (code, message.split(",")[0]) == (3, "0 frequent words are spelled alike on both sides")
+    (tmp_path / "seeds.tsv").write_text("a1\tb1\na2 b2\n", encoding="utf-8")
+    code, message = refused(a, b, "--seeds", tmp_path / "seeds.tsv")
+    assert (code, message) == (3, f"{tmp_path / 'seeds.tsv'}:2: 'a2 b2' is not a word, a tab and its translation")
+    assert refused(a, b, "--seeds", a, "--start", "equal")[0] == 2
+    assert refused(a, b, "--trials", 1)[0] == 2

@@ -1,12 +1,16 @@
-"""Using word vectors: loading them from a model directory or a file, and evaluating them."""
+"""Using word vectors: loading them from a model directory or a file, evaluating them, mapping two languages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+from seqloom.classical.vector_mapping import MappingSettings, Start, VectorMapping, WordPair, map_vectors
 from seqloom.classical.vectors import Method, WordVectors
-from seqloom.core.errors import DataError, UsageError
+from seqloom.core.errors import DataError, Problems, UsageError
+from seqloom.core.events import Listener, ignore, notice, progress
+from seqloom.core.files import read_lines, write_atomically
 from seqloom.interop.word2vec_format import read_vectors
 from seqloom.metrics.word_vectors import (
     VOCABULARY,
@@ -17,6 +21,7 @@ from seqloom.metrics.word_vectors import (
     score_analogies,
     score_similarity,
 )
+from seqloom.text.marks import JOINER
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,88 @@ def as_record(evaluation: Evaluation) -> Mapping[str, object]:
         sections = [*evaluation.analogies.sections, evaluation.analogies.total]
         record["analogies"] = [{**vars(section), "accuracy": section.accuracy} for section in sections]
     return record
+
+
+# --- two languages ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How many words of a gold dictionary have a right first translation."""
+
+    right: int
+    asked: int
+    """Gold words that the dictionary has."""
+    left_out: int
+    """Gold words that the dictionary lacks."""
+
+    @property
+    def value(self) -> float:
+        """The share of right ones."""
+        return self.right / self.asked
+
+    def __str__(self) -> str:
+        left_out = f"; {self.left_out:,} are not in the dictionary" if self.left_out else ""
+        return f"precision {self.value:.2%} ({self.right:,} of {self.asked:,} gold words{left_out})"
+
+
+def align_vectors(
+    source: WordVectors,
+    target: WordVectors,
+    *,
+    start: Start | None = None,
+    seeds: Sequence[tuple[str, str]] = (),
+    settings: MappingSettings | None = None,
+    listener: Listener = ignore,
+) -> VectorMapping:
+    """Map the word vectors of two languages into one space, without parallel text; see `map_vectors`."""
+    missing = [pair for pair in seeds if pair[0] not in source or pair[1] not in target]
+    if missing:
+        notice(listener, f"{len(missing):,} of {len(seeds):,} seeds have no vectors, the first is {missing[0]}")
+    return map_vectors(
+        source, target, start=start, seeds=seeds, settings=settings, progress=partial(progress, listener)
+    )
+
+
+def read_word_pairs(path: Path) -> list[tuple[str, str]]:
+    """The words and translations of a dictionary file: tab-separated values, further columns are ignored."""
+    pairs, problems = [], Problems()
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        source, *rest = (column.strip() for column in line.split("\t"))
+        if source and rest and rest[0]:
+            pairs.append((source, rest[0]))
+        else:
+            problems.add(f"{line[:60]!r} is not a word, a tab and its translation", path, number)
+    problems.require_none()
+    if not pairs:
+        raise DataError(f"{path} has no pairs; a line is a word, a tab and its translation")
+    return pairs
+
+
+def write_dictionary(pairs: Sequence[WordPair], path: Path) -> int:
+    """Write word, translation, class (empty) and probability, separated by tabs; how many lines these are.
+
+    The signs that join punctuation to its neighbour are left out, and so are lines that have then been there already.
+    """
+    rows: dict[tuple[str, str], float] = {}
+    for pair in pairs:
+        rows.setdefault((pair.source.replace(JOINER, ""), pair.target.replace(JOINER, "")), pair.probability)
+    lines = (f"{source}\t{target}\t\t{probability:.6g}\n" for (source, target), probability in rows.items())
+    write_atomically(path, "".join(lines))
+    return len(rows)
+
+
+def score_dictionary(pairs: Sequence[WordPair], gold: Sequence[tuple[str, str]]) -> Precision:
+    """Compare the first translation of each gold word with the gold ones."""
+    first: dict[str, str] = {}
+    for pair in pairs:
+        first.setdefault(pair.source, pair.target)
+    right: dict[str, set[str]] = {}
+    for source, target in gold:
+        right.setdefault(source, set()).add(target)
+    asked = [word for word in right if word in first]
+    if not asked:
+        raise DataError(f"none of {len(right):,} gold words is in the dictionary; is it of the same languages?")
+    return Precision(sum(first[word] in right[word] for word in asked), len(asked), len(right) - len(asked))

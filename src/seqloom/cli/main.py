@@ -81,7 +81,7 @@ _INFORMATION = frozenset({"-h", "--help", "--version"})
 _OUTPUTS = frozenset({"out", "html", "align", "folder"})
 """Parameters that name what a command writes."""
 _STREAMED = frozenset({("translate", "out"), ("translate", "align"), ("align", "out")})
-"""Those that accept - for standard output."""
+"""Those that accept - for standard output, with the names of their commands."""
 
 
 def _show_version(is_given: bool) -> bool:
@@ -207,7 +207,7 @@ def _refuse_misused(command: Any, words: Sequence[str]) -> None:
             name = "/".join([*each.opts, *each.secondary_opts])
             raise UsageError(f"{name} takes one value, but was given {given.count(each)} times")
     for each in command.params:
-        is_file_only = each.name in _OUTPUTS and (command.name, each.name) not in _STREAMED
+        is_file_only = each.name in _OUTPUTS and (" ".join(words[:at]), each.name) not in _STREAMED
         if is_file_only and values.get(each.name) == "-":
             name = each.opts[0] if each.param_type_name == "option" else each.metavar
             raise UsageError(f"{name} cannot be standard output (-) here; name a file or folder")

@@ -1,4 +1,4 @@
-"""`seqloom vectors`: query, evaluate, draw and export word vectors."""
+"""`seqloom vectors`: query, evaluate, draw, map and export word vectors."""
 
 from functools import partial
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from seqloom.cli.arguments import require_new_file
 from seqloom.cli.console import clean, examples, show_events, table
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import json_line, notice, progress
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ MAP_EXAMPLES = examples(
     "seqloom vectors map runs/words --out words.html",
     "seqloom vectors map runs/words king queen man woman paris rome --out words.png",
     "seqloom vectors map vectors.bin --count 1000 --method tsne --out words.html",
+)
+ALIGN_EXAMPLES = examples(
+    "seqloom vectors align runs/german runs/english --out de-en.tsv",
+    "seqloom vectors align wiki.de.vec wiki.en.vec --seeds seeds.tsv --gold test.tsv --out de-en.tsv",
+    "seqloom train model.kind=dictionary model.dictionary=de-en.tsv …",
 )
 EXPORT_EXAMPLES = examples(
     "seqloom vectors export runs/words vectors.txt",
@@ -176,6 +182,104 @@ def draw_map(
         )
     record = {"words": len(found.words), "method": method, "file": out, "described": found.describe()}
     print(json_line(record) if json else f"{found.describe()}\ndrawn in {out}")
+
+
+@app.command(epilog=ALIGN_EXAMPLES)
+def align(
+    source: Annotated[Path, typer.Argument(metavar="MODEL", help="Vectors of one language: a model, a run or a file.")],
+    target: Annotated[Path, typer.Argument(metavar="MODEL", help="Vectors of the other language.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="The dictionary: word, translation, class (empty), probability."),
+    ],
+    seeds: Annotated[
+        Path | None, typer.Option("--seeds", metavar="FILE", help="Known pairs to start from: word, tab, translation.")
+    ] = None,
+    start: Annotated[
+        Literal["equal", "nothing"] | None,
+        typer.Option(
+            "--start",
+            metavar="equal|nothing",
+            help="Start from words spelled alike, or from nothing; by default both are tried.",
+        ),
+    ] = None,
+    gold: Annotated[
+        Path | None, typer.Option("--gold", metavar="FILE", help="Right translations; prints the precision.")
+    ] = None,
+    words: Annotated[
+        int, typer.Option("--words", min=1, metavar="N", help="Most frequent words of each side in the dictionary.")
+    ] = 20_000,
+    translations: Annotated[
+        int, typer.Option("--translations", min=1, metavar="N", help="Translations of each word.")
+    ] = 1,
+    vocabulary: Annotated[
+        int, typer.Option("--vocabulary", min=100, metavar="N", help="Most frequent words of each side to learn from.")
+    ] = 5000,
+    trials: Annotated[
+        int, typer.Option("--trials", min=0, metavar="N", help="Random starts in the test of chance; 0: no test.")
+    ] = 8,
+    mapped_source: Annotated[
+        Path | None, typer.Option("--mapped-source", metavar="FILE", help="Write the first vectors, mapped.")
+    ] = None,
+    mapped_target: Annotated[
+        Path | None, typer.Option("--mapped-target", metavar="FILE", help="Write the second vectors, mapped.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of all random draws.")] = 0,
+    json: Json = False,
+) -> None:
+    """Map the vectors of two languages into one space, without parallel text, and write a dictionary.
+
+    The two models need not have seen the same text, but similar text of some size. A dictionary that is no better than
+    one from a random start is not written.
+    """
+    from seqloom.apps.vectors import align_vectors, read_word_pairs, score_dictionary, write_dictionary
+    from seqloom.classical.vector_mapping import START_NAMES, MappingSettings
+    from seqloom.interop.word2vec_format import write_vectors
+
+    if seeds is not None and start is not None:
+        raise UsageError("--seeds cannot be combined with --start: seeds are a start; leave one out")
+    if trials == 1:
+        raise UsageError("--trials 1 is too few for a test; give 2 or more, or 0 for no test")
+    inputs = [path for path in (source, target, seeds, gold) if path is not None]
+    outputs = {"--out": out, "--mapped-source": mapped_source, "--mapped-target": mapped_target}
+    for flag, path in outputs.items():
+        require_new_file(path, inputs=inputs, flag=flag)
+    seed_pairs = [] if seeds is None else read_word_pairs(seeds)
+    gold_pairs = None if gold is None else read_word_pairs(gold)
+    settings = MappingSettings(vocabulary=vocabulary, trials=trials, seed=seed)
+    with show_events(as_json=json) as listener:
+        mapping = align_vectors(
+            _open(source, as_json=json),
+            _open(target, as_json=json),
+            start="seeds" if seeds is not None else start,
+            seeds=seed_pairs,
+            settings=settings,
+            listener=listener,
+        )
+    if mapping.chance is not None and not mapping.chance.is_passed:
+        raise DataError(
+            f"the dictionary is {mapping.chance}; nothing was written. Give vectors of more text or of more similar "
+            "text, or some pairs with --seeds; --trials 0 leaves the test out"
+        )
+    pairs = mapping.dictionary(words=words, translations=translations)
+    lines = write_dictionary(pairs, out)
+    for path, side in ((mapped_source, mapping.source), (mapped_target, mapping.target)):
+        if path is not None:
+            write_vectors(side, path)
+    score = None if gold_pairs is None else score_dictionary(pairs, gold_pairs)
+    if json:
+        chance = None if mapping.chance is None else {**vars(mapping.chance), "p_value": mapping.chance.p_value}
+        record = {
+            "lines": lines, "file": out, "start": mapping.start, "objective": mapping.objective, "chance": chance,
+            "precision": None if score is None else {**vars(score), "value": score.value},
+        }  # fmt: skip
+        print(json_line(record))
+        return
+    print(f"{lines:,} lines written to {out}, learned from {START_NAMES[mapping.start]}")
+    if mapping.chance is not None:
+        print(mapping.chance)
+    if score is not None:
+        print(score)
 
 
 @app.command(epilog=EXPORT_EXAMPLES)
