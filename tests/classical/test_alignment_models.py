@@ -25,6 +25,7 @@ from seqloom.classical.diagonal import fit_diagonal, solve_tension
 from seqloom.classical.hmm_alignment import JumpChain, fit_hmms
 from seqloom.core.errors import ModelError
 from seqloom.data.phrasebook import sample_pairs
+from seqloom.reference import hmm_alignment as reference
 from seqloom.text.formats.pharaoh import GoldLinks
 
 Texts = tuple[list[list[int]], list[list[int]]]
@@ -116,6 +117,28 @@ def test_posteriors_and_jumps_equal_brute_force_over_all_alignments(n: int, m: i
     assert abs(other[0] - log_probability) > 1e-9 or n == m == 1
 
 
+@pytest.mark.parametrize(("alpha", "agreement"), [(0.0, False), (0.01, False), (0.01, True), (0.0, True)])
+def test_counts_jumps_and_likelihoods_equal_the_plain_edition(alpha: float, agreement: bool) -> None:
+    (sources, targets), _ = planted_text(25, words=50, seed=8)
+    config = HmmAlignmentConfig(
+        dirichlet_alpha=alpha, agreement=agreement, model1_iterations=2, iterations=3, jump_limit=3
+    )
+    settings = config.model_dump(exclude={"kind"})
+    models = fit_hmms(Bitext.from_sentences(sources, targets), config)
+    for model, plain in zip(models, reference.fit_hmms(sources, targets, **settings), strict=True):
+        assert model.log_likelihoods == pytest.approx(plain.history, rel=1e-6)
+        for x in {word for line in plain.sources for word in line}:
+            columns, probabilities = model.table.row(x)
+            for y, probability in zip(columns.tolist(), probabilities.tolist(), strict=True):
+                assert probability == pytest.approx((plain.counts[x, y] + alpha) / plain.totals[x], abs=1e-5)
+        jumps = [[plain.weights[first, width] for width in range(-3, 4)] for first in (True, False)]
+        np.testing.assert_allclose(model.chain.jumps, jumps, atol=1e-5)
+    # The comparison notices whether what a link has contributed itself counts.
+    if alpha:
+        other = reference.fit_hmms(sources, targets, **{**settings, "dirichlet_alpha": 0.9 * alpha})
+        assert models[0].log_likelihoods != pytest.approx(other[0].history, rel=1e-6)
+
+
 sentence = st.lists(st.integers(0, 6), max_size=5)
 texts = st.lists(st.tuples(sentence, sentence), min_size=1, max_size=8).map(
     lambda pairs: ([[4, 5], *(pair[0] for pair in pairs)], [[1, 0], *(pair[1] for pair in pairs)])
@@ -169,6 +192,16 @@ def test_words_that_were_never_seen_are_linked_by_their_place() -> None:
     assert links == {(0, 0), (1, 1), (2, 2), (3, 3)}
     assert aligner.links([], [3]) == set()
     assert aligner.forward.posteriors([], [4, 4]).tolist() == [[1.0], [1.0]]
+
+
+def test_very_long_sentences_are_explained_by_model_1() -> None:
+    (sources, targets), _ = planted_text()
+    forward = fit_aligner(Bitext.from_sentences(sources, targets)).forward
+    x, y = list(range(40)) * 13, [word + 1 for word in range(40)] * 13  # 520 words
+    posteriors = forward.posteriors(x, y)
+    np.testing.assert_allclose(posteriors.sum(axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(posteriors[0, 1::40], posteriors[0, 1])  # the same word at any place
+    assert posteriors[0, 1:].argmax() % 40 == 0
 
 
 # --- the diagonal model ----------------------------------------------------------------------------------------------

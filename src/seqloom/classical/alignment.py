@@ -168,7 +168,7 @@ class WordAligner:
     ) -> Iterator[list[tuple[int, int]]]:
         """The same for each sentence pair of a text, sorted; a pair with a blank side has no links.
 
-        Without a rule, that of the model is taken: `posterior` for hmm, `grow-diag-final-and` for the others.
+        Without a rule, that of the model is taken: `grow-diag-final-and` for model 1, `posterior` for the others.
         """
         symmetrise = symmetrise or default_rule(self.config)
         if symmetrise == "posterior":
@@ -246,7 +246,7 @@ def _listed(bitext: Bitext, is_linked: Bool[np.ndarray, " cells"]) -> Iterator[l
 
 def default_rule(config: AlignmentModelConfig) -> Symmetrisation:
     """The rule by which the links of a model are best."""
-    return "posterior" if isinstance(config, HmmAlignmentConfig) else "grow-diag-final-and"
+    return "grow-diag-final-and" if isinstance(config, Model1Config) else "posterior"
 
 
 def rounds(config: AlignmentModelConfig) -> int:

@@ -56,6 +56,8 @@ LEAST = 1e-12
 """What is added to each t(y ∣ x) where sentences are judged, so that none of them is impossible."""
 LEAST_JUMP = 1e-8
 """The least weight of a jump, as a part of the highest one."""
+MAX_JUMPING_WORDS = 500
+"""Pairs with a longer sentence are explained by model 1: the sums over jumps take time by the cube of the length."""
 RANGE = 512
 """Sentence pairs whose jumps are counted together."""
 LEAST_COUNT = 1e-5
@@ -326,7 +328,7 @@ def expect(
             null_turned[i] = emissions[1].null[pairs.sources[begin + i]]
         links, links_turned = np.empty((m, n)), np.empty((n, m))
         out, out_turned = nulls[0][low : low + m], nulls[1][begin : begin + n]
-        if how.is_mixture:
+        if how.is_mixture or max(n, m) > MAX_JUMPING_WORDS:
             log_likelihoods[0, k] = mix(given, null, chains[0].null_rate, links, out)
             log_likelihoods[1, k] = mix(turned, null_turned, chains[1].null_rate, links_turned, out_turned)
         else:
@@ -445,6 +447,8 @@ def explain_pair(k: int, pairs: Bitext, model: FittedDirection, links: Array, nu
             emissions[j, i] = max(look_up(table, x, pairs.targets[low + j]) if x < null else 0.0, never) + LEAST
     for j in range(m):
         null_emissions[j] = max(look_up(table, null, pairs.targets[low + j]), alpha / totals[null]) + LEAST
+    if max(n, m) > MAX_JUMPING_WORDS:
+        return mix(emissions, null_emissions, chain.null_rate, links, nulls)
     return forward_backward(emissions, null_emissions, chain, links, nulls, jumps, jumps)
 
 
