@@ -65,7 +65,7 @@ class AlignConfig(Config):
     symmetrise: Symmetrisation | None = None
     """Which links are kept: those that both directions together find likely (posterior), those of one direction
     (forward, backward), of both (intersection), of either (union), or the intersection grown into the union (grow-diag,
-    grow-diag-final-and). By default posterior for kind hmm, and grow-diag-final-and for the others."""
+    grow-diag-final-and). By default grow-diag-final-and for kind model1, and posterior for the others."""
     threshold: float = Field(default=LINK_THRESHOLD, gt=0, lt=1)
     """Links of the rule posterior are likelier than this: a lower one gives more links."""
     segmentation: Segmentation = "words"
