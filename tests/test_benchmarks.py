@@ -307,6 +307,7 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
     others = {
         "beam_width.py",
         "decode.py",
+        "few_pairs.py",
         "multi30k_scores.py",
         "kill_loop.py",
         "run_all.py",

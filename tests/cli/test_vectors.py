@@ -148,6 +148,7 @@ def test_align_refuses_what_cannot_work_in_a_sentence(tmp_path: Path, file: Path
     assert (code, message.split(",")[0]) == (3, "0 frequent words are spelled alike on both sides")
     (tmp_path / "seeds.tsv").write_text("a1\tb1\na2 b2\n", encoding="utf-8")
     code, message = refused(a, b, "--seeds", tmp_path / "seeds.tsv")
-    assert (code, message) == (3, f"{tmp_path / 'seeds.tsv'}:2: 'a2 b2' is not a word, a tab and its translation")
+    assert code == 3
+    assert message.startswith(f"{tmp_path / 'seeds.tsv'}:2: no tab in 'a2 b2'")
     assert refused(a, b, "--seeds", a, "--start", "equal")[0] == 2
     assert refused(a, b, "--trials", 1)[0] == 2

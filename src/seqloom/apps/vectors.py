@@ -8,9 +8,8 @@ from typing import cast
 
 from seqloom.classical.vector_mapping import MappingSettings, Start, VectorMapping, WordPair, map_vectors
 from seqloom.classical.vectors import Method, WordVectors
-from seqloom.core.errors import DataError, Problems, UsageError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Listener, ignore, notice, progress
-from seqloom.core.files import read_lines, write_atomically
 from seqloom.interop.word2vec_format import read_vectors
 from seqloom.metrics.word_vectors import (
     VOCABULARY,
@@ -21,6 +20,7 @@ from seqloom.metrics.word_vectors import (
     score_analogies,
     score_similarity,
 )
+from seqloom.smt.dictionary import Dictionary, DictionaryEntry
 from seqloom.text.marks import JOINER
 
 
@@ -143,20 +143,8 @@ def align_vectors(
 
 
 def read_word_pairs(path: Path) -> list[tuple[str, str]]:
-    """The words and translations of a dictionary file: tab-separated values, further columns are ignored."""
-    pairs, problems = [], Problems()
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        source, *rest = (column.strip() for column in line.split("\t"))
-        if source and rest and rest[0]:
-            pairs.append((source, rest[0]))
-        else:
-            problems.add(f"{line[:60]!r} is not a word, a tab and its translation", path, number)
-    problems.require_none()
-    if not pairs:
-        raise DataError(f"{path} has no pairs; a line is a word, a tab and its translation")
-    return pairs
+    """The words and translations of a dictionary file."""
+    return [pair for pair in Dictionary.read(path).pairs() if pair[1]]
 
 
 def write_dictionary(pairs: Sequence[WordPair], path: Path) -> int:
@@ -167,8 +155,7 @@ def write_dictionary(pairs: Sequence[WordPair], path: Path) -> int:
     rows: dict[tuple[str, str], float] = {}
     for pair in pairs:
         rows.setdefault((pair.source.replace(JOINER, ""), pair.target.replace(JOINER, "")), pair.probability)
-    lines = (f"{source}\t{target}\t\t{probability:.6g}\n" for (source, target), probability in rows.items())
-    write_atomically(path, "".join(lines))
+    Dictionary(tuple(DictionaryEntry(*words, score=probability) for words, probability in rows.items())).write(path)
     return len(rows)
 
 

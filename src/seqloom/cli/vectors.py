@@ -33,7 +33,7 @@ MAP_EXAMPLES = examples(
 ALIGN_EXAMPLES = examples(
     "seqloom vectors align runs/german runs/english --out de-en.tsv",
     "seqloom vectors align wiki.de.vec wiki.en.vec --seeds seeds.tsv --gold test.tsv --out de-en.tsv",
-    "seqloom train model.kind=dictionary model.dictionary=de-en.tsv …",
+    "seqloom train model.kind=dictionary model.file=de-en.tsv --train few.de --train few.en --out runs/words",
 )
 EXPORT_EXAMPLES = examples(
     "seqloom vectors export runs/words vectors.txt",
