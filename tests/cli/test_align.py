@@ -99,6 +99,8 @@ def test_rules_keep_more_or_fewer_links(files: Path) -> None:
         (["--model", "nothing", "--text", "b.en,b.de"], 2, "nothing: model directory not found"),
         (["--model", "saved", "--text", "b.de,b.en"], 4, "give the files in the other order"),
         (["--model", "saved", "--text", "b.en,b.de", "data.target=fr"], 4, "is an aligner of en → de, and the text is"),
+        (["--train", "a.en,a.de", "--text", "-"], 2, "--text - is read with --model"),
+        (["--model", "saved", "--text", "-", "--page", "x.html"], 2, "--text - is read with --model"),
         (["--model", "damaged", "--text", "b.en,b.de"], 4, "damaged is damaged: model.safetensors"),
     ],
 )
@@ -166,6 +168,18 @@ def test_new_pairs_are_linked_with_probabilities_and_scored(saved: Path) -> None
     fewer = call(*words, "threshold=0.99")
     assert len(fewer.out.split()) < len(called.out.split())
     assert all(float(word.split(":")[1]) >= 0.99 for word in fewer.out.split())
+
+
+def test_piped_pairs_are_answered_line_by_line(saved: Path) -> None:
+    sides = [(saved.parent / name).read_text(encoding="utf-8").splitlines() for name in ("b.en", "b.de")]
+    lines = [*("\t".join(pair) for pair in zip(*sides, strict=True)), ""]
+    piped = call("align", "--model", saved, "--text", "-", stdin="".join(f"{line}\n" for line in lines).encode())
+    assert piped.code == 0, piped.err
+    named = call("align", "--model", saved, "--text", f"{saved.parent / 'b.en'},{saved.parent / 'b.de'}")
+    assert piped.lines == [*named.lines, ""]
+    refused = call("align", "--model", saved, "--text", "-", stdin=b"a\tb\nno tab\n")
+    assert (refused.code, refused.out) == (3, "")
+    assert "standard input:2: 1 columns; a line has a source, a tab and a target" in refused.err
 
 
 def test_a_translator_is_not_an_aligner(saved: Path, tiny: Tiny) -> None:

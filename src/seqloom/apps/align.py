@@ -193,9 +193,12 @@ class LearnedAligner:
     """How long the fitting took."""
 
     def link(
-        self, *, first: int = 0, probabilities: bool = False, threads: int = 1, listener: Listener = ignore
+        self, *, first: int = 0, probabilities: int = 0, threads: int = 1, listener: Listener = ignore
     ) -> Iterator[LinkedPair]:
-        """The pairs of the text from the pair `first` on; one with a blank side has no links."""
+        """The pairs of the text from the pair `first` on; one with a blank side has no links.
+
+        So many of them, from the first, have probabilities.
+        """
         fitted, wanted = self.fitted, self.text.bitext.after(first)
         found = fitted.aligner.align(
             wanted,
@@ -205,7 +208,8 @@ class LearnedAligner:
         )
         for number, links in enumerate(found, start=1):
             source, target = self.text.words(first + number - 1)
-            yield LinkedPair(source, target, links, fitted.probabilities(source, target) if probabilities else None)
+            table = fitted.probabilities(source, target) if number <= probabilities else None
+            yield LinkedPair(source, target, links, table)
             _report(listener, "linking words", number, wanted.pairs)
 
     def save(self, folder: Path, *, data: DataConfig, fingerprint: str) -> None:
@@ -238,19 +242,43 @@ def link_corpus(
     *,
     symmetrise: Symmetrisation | None = None,
     threshold: float | None = None,
-    probabilities: bool = False,
+    probabilities: int = 0,
     threads: int = 1,
     listener: Listener = ignore,
 ) -> Iterator[LinkedPair]:
-    """The pairs of a corpus, linked by an aligner that was fitted before."""
-    lines, done, fitted = iter(corpus), 0, aligner.fitted
+    """The pairs of a corpus, linked by an aligner that was fitted before; so many of them have probabilities."""
+    lines, done = iter(corpus), 0
     while some := list(islice(lines, LINES_AT_ONCE)):
-        sources, targets = zip(*(aligner.words(line.source, line.target) for line in some), strict=True)
-        found = fitted.align(sources, targets, symmetrise=symmetrise, threshold=threshold, threads=threads)
-        for source, target, links in zip(sources, targets, found, strict=True):
-            yield LinkedPair(source, target, links, fitted.probabilities(source, target) if probabilities else None)
+        linked = link_pairs(
+            [(line.source, line.target) for line in some],
+            aligner,
+            symmetrise=symmetrise,
+            threshold=threshold,
+            probabilities=probabilities - done,
+            threads=threads,
+        )
+        for pair in linked:
+            yield pair
             done += 1
             _report(listener, "linking words", done, len(corpus))
+
+
+def link_pairs(
+    pairs: Sequence[tuple[str, str]],
+    aligner: Aligner,
+    *,
+    symmetrise: Symmetrisation | None = None,
+    threshold: float | None = None,
+    probabilities: int = 0,
+    threads: int = 1,
+) -> Iterator[LinkedPair]:
+    """Sentence pairs, linked by an aligner that was fitted before; so many of them have probabilities."""
+    words, fitted = [aligner.words(*pair) for pair in pairs], aligner.fitted
+    sources, targets = [pair[0] for pair in words], [pair[1] for pair in words]
+    found = fitted.align(sources, targets, symmetrise=symmetrise, threshold=threshold, threads=threads)
+    for number, (source, target, links) in enumerate(zip(sources, targets, found, strict=True), start=1):
+        table = fitted.probabilities(source, target) if number <= probabilities else None
+        yield LinkedPair(source, target, links, table)
 
 
 def require_new_folder(folder: Path) -> None:

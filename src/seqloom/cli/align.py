@@ -1,13 +1,15 @@
 """`seqloom align`: word alignments, a line of links for each sentence pair."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seqloom.cli.arguments import (
+    STANDARD_INPUT,
     STANDARD_OUTPUT,
     Encoding,
     OnBadUtf8,
@@ -20,13 +22,14 @@ from seqloom.cli.arguments import (
     require_picture,
 )
 from seqloom.cli.console import examples, show_events
-from seqloom.cli.inputs import TextEncoding, open_or_stdout
-from seqloom.core.errors import UsageError
+from seqloom.cli.inputs import TextEncoding, open_input, open_or_stdout, read_blocks
+from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.events import Listener, json_line, notice
 from seqloom.core.files import write_atomically
 
 if TYPE_CHECKING:
-    from seqloom.apps.align import LinkedPair
+    from seqloom.apps.align import AlignConfig, LinkedPair
+    from seqloom.apps.aligner import Aligner
     from seqloom.classical.alignment import AlignmentScore
     from seqloom.text.formats.pharaoh import GoldLinks
 
@@ -53,7 +56,8 @@ TextFiles = Annotated[
     typer.Option(
         "--text",
         metavar="FILE",
-        help="Text to align instead of the training text, in the same form; with --train it is also used for training.",
+        help="Text to align instead of the training text, in the same form; with --train it is also used for training. "
+        "With --model, - reads lines SOURCE<tab>TARGET from standard input and answers them as they come.",
     ),
 ]
 SavedAligner = Annotated[
@@ -126,14 +130,17 @@ def align(
     overrides = [*given.overrides, *(f"{name}={value}" for name, value in flags if value is not None)]
     paths, text_paths = [Path(name) for name in file_names(train)], [Path(name) for name in file_names(text)]
     _require_text(model, paths, text_paths, save=save, overrides=overrides)
+    is_piped = text_paths == [STANDARD_INPUT]
+    if is_piped and (model is None or reference or page or picture):
+        raise UsageError("--text - is read with --model, without --reference, --page and --picture; name files instead")
     inputs = [*paths, *text_paths, *(each for each in (reference, model) if each)]
     require_new_file(out, inputs=inputs)
     require_new_file(page, inputs=inputs, flag="--page")
     if picture is not None:
         require_picture(picture)
-    for flag, shown in (("--page", page), ("--picture", picture)):
-        if shown is not None and shown.exists() and not shown.is_file():  # links are printed before it is written
-            raise UsageError(f"{shown} is not a file; name another one with {flag}")
+    for flag, view in (("--page", page), ("--picture", picture)):
+        if view is not None and view.exists() and not view.is_file():  # links are printed before it is written
+            raise UsageError(f"{view} is not a file; name another one with {flag}")
     decoding = TextEncoding.of(encoding, on_bad_utf8)
 
     from seqloom.apps import align as recipe
@@ -147,7 +154,7 @@ def align(
     config = resolve(recipe.AlignConfig, overrides=overrides)
     if save is not None:
         recipe.require_new_folder(save)
-    languages = recipe.named_languages(paths or text_paths, config.languages)
+    languages = config.languages if is_piped else recipe.named_languages(paths or text_paths, config.languages)
     aligner = None
     if model is not None:
         aligner = Aligner.load(model)
@@ -156,6 +163,12 @@ def align(
         config = resolve(recipe.AlignConfig, defaults=own, overrides=overrides)
     threads = threads or processors()
     with show_events(as_json=json, has_progress=out is not None or not sys.stdout.isatty()) as listener:
+        if aligner is not None and is_piped:
+            with open_or_stdout(out) as stream:
+                for number, pair in enumerate(_piped(aligner, config, decoding, listener, probabilities), start=1):
+                    stream.write(_line(number, pair, probabilities=probabilities, json=json) + "\n")
+                    stream.flush()
+            return
         reading = CorpusReading(decoding.encoding, config.languages, decoding.on_bad)
         corpora = [
             open_corpus(each, encoding=reading.encoding, languages=reading.languages, on_bad=reading.on_bad)
@@ -167,14 +180,16 @@ def align(
         if picture is not None and line > len(corpora[-1]):
             raise UsageError(f"--line {line} is beyond the last of {len(corpora[-1]):,} pairs")
         gold = recipe.read_reference(reference, corpora[-1], config, listener=listener) if reference else None
-        has_probabilities = probabilities or page is not None or picture is not None
+        # Of the pairs that are not shown, only links are needed.
+        shown = max(MAX_PAIRS if page is not None else 0, line if picture is not None else 0)
+        with_probabilities = len(corpora[-1]) if probabilities else shown
         if aligner is not None:
             found = recipe.link_corpus(
                 corpora[-1],
                 aligner,
                 symmetrise=config.symmetrise,
                 threshold=config.threshold,
-                probabilities=has_probabilities,
+                probabilities=with_probabilities,
                 threads=threads,
                 listener=listener,
             )
@@ -194,17 +209,17 @@ def align(
                 learned.save(save, data=data, fingerprint=corpus.fingerprint())
                 notice(listener, f"aligner written to {save}; use it with: seqloom align --model {save} --text …")
             first = len(corpora[0]) if text_paths else 0
-            found = learned.link(first=first, probabilities=has_probabilities, threads=threads, listener=listener)
-        view = _View(page=page, picture=picture, line=line)
+            found = learned.link(first=first, probabilities=with_probabilities, threads=threads, listener=listener)
+        seen = _View(page=page, picture=picture, line=line)
         kept = []  # only what is to be scored
         with open_or_stdout(out) as stream:
             for number, pair in enumerate(found, start=1):
                 if gold is not None:
                     kept.append(pair.links)
-                view.add(number, pair)
+                seen.add(number, pair)
                 stream.write(_line(number, pair, probabilities=probabilities, json=json) + "\n")
         score = None if gold is None else score_alignments(kept, gold)
-        view.write(gold, score, name=" ".join(map(str, text_paths or paths)), listener=listener)
+        seen.write(gold, score, name=" ".join(map(str, text_paths or paths)), listener=listener)
         if score is not None:
             _report_score(score, len(kept), is_printed=out is not None and not json, listener=listener)
 
@@ -232,6 +247,32 @@ def _require_text(
             raise UsageError(
                 f"{name} cannot be changed with --model: the aligner was fitted with its own settings; only "
                 "symmetrise, threshold, data.source and data.target can be set"
+            )
+
+
+def _piped(
+    aligner: "Aligner", config: "AlignConfig", decoding: TextEncoding, listener: Listener, probabilities: bool
+) -> Iterator["LinkedPair"]:
+    """The pairs of standard input, as soon as they arrive."""
+    from seqloom.apps.align import link_pairs
+
+    done = 0
+    with open_input(None) as given:
+        for lines in read_blocks(given, "standard input", encoding=decoding, warn=partial(notice, listener)):
+            pairs = []
+            for number, line in enumerate(lines, start=done + 1):
+                columns = line.split("\t") if line.strip() else ["", ""]
+                if len(columns) != 2:
+                    message = f"{len(columns)} columns; a line has a source, a tab and a target"
+                    raise DataError(problems=[Problem(message, "standard input", number)])
+                pairs.append((columns[0], columns[1]))
+            done += len(lines)
+            yield from link_pairs(
+                pairs,
+                aligner,
+                symmetrise=config.symmetrise,
+                threshold=config.threshold,
+                probabilities=len(pairs) if probabilities else 0,
             )
 
 

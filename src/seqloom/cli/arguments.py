@@ -75,6 +75,7 @@ ToLanguage = Annotated[
     ),
 ]
 
+STANDARD_INPUT = Path("-")
 STANDARD_OUTPUT = Path("-")
 """Accepted by options that can write to standard output; `main` refuses it for the others."""
 _OVERRIDE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
