@@ -81,7 +81,7 @@ def case_of(seed: int, limit: int, *, longest_sentence: int = 4) -> Case:
     return Case(
         options,
         length,
-        language_model(int(random.integers(1, 4))),
+        language_model(int(random.integers(1, 5))),
         EVERYTHING._replace(distortion_limit=limit, **weights),
     )
 
@@ -216,6 +216,14 @@ def test_threads_change_no_bit_and_cancelled_sentences_are_empty() -> None:
     assert decode_many(sentences, *model, nbest=10, threads=3) == alone
     some = decode_many(sentences, *model, nbest=10, threads=2, is_cancelled=lambda index: index % 2 == 0)
     assert some == [[] if index % 2 == 0 else found for index, found in enumerate(alone)]
+
+
+def test_cube_pruning_without_a_limit_is_plain_expansion() -> None:
+    """Also where a search needs more room than it begins with."""
+    case = long_case(9, each=12)
+    found = run(case, 20, pop_limit=0)
+    assert run(case, 20, pop_limit=1 << 30) == found
+    assert run(case, 20, pop_limit=20) != found
 
 
 def test_pruning_never_finds_more_than_the_whole_search() -> None:

@@ -63,9 +63,9 @@ class Options(NamedTuple):
 class StackSettings(NamedTuple):
     """How much is searched, and the weights of what depends on several options."""
 
-    beam: int = 200
+    beam: int = 100
     """Hypotheses that a stack keeps."""
-    pop_limit: int = 1000
+    pop_limit: int = 200
     """Hypotheses that are made for each stack, in the order that cube pruning finds them; 0 makes all."""
     threshold: float = math.inf
     """How far below the best of its stack a hypothesis may be."""
