@@ -42,7 +42,7 @@ class HmmConfig(ModelSettings):
 
     kind: Literal["hmm"] = "hmm"
     """Which model this is."""
-    states: int = Field(default=32, ge=1, le=4096)
+    states: int = Field(default=64, ge=1, le=4096)
     """Hidden states. The time of a step grows with their square."""
     iterations: int = Field(default=40, ge=1)
     """Steps of EM, at most."""
@@ -50,19 +50,17 @@ class HmmConfig(ModelSettings):
     """EM ends when a step gains less than so many nats per token."""
     starts: int = Field(default=1, ge=1, le=1000)
     """Random beginnings, of which the likeliest result is kept."""
-    smoothing: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    smoothing: float = Field(default=0.02, ge=0, allow_inf_nan=False)
     """What is added to each expected count. With 0, words that the training text lacks are impossible."""
     tokens: int = Field(default=2_000_000, ge=1)
     """Tokens, in whole lines drawn at random, from which EM learns. Of a longer text, all of it is read once at the
     end, so that every word is counted."""
 
     def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:
-        tokens = facts.tokens(pieces)
-        states = 8 if tokens < 20_000 else 16 if tokens < 100_000 else 32 if tokens < 1_000_000 else 64
+        states = 32 if facts.tokens(pieces) < 20_000 else 64
         reason = Reason(
             ("model.kind", "model.states"),
-            f"{states} hidden states: about {tokens:,} tokens are too few to tell more apart, and time grows with "
-            "their square",
+            f"{states} hidden states: more are a little better, but the time grows with their square",
         )
         return ModelSizes({"states": states}, (reason,))
 
