@@ -56,6 +56,8 @@ LEAST = 1e-12
 """What is added to each t(y ∣ x) where sentences are judged, so that none of them is impossible."""
 LEAST_JUMP = 1e-8
 """The least weight of a jump, as a part of the highest one."""
+SMALLEST = 1e-300
+"""What totals are at least where they divide."""
 MAX_JUMPING_WORDS = 500
 """Pairs with a longer sentence are explained by model 1: the sums over jumps take time by the cube of the length."""
 RANGE = 512
@@ -103,7 +105,7 @@ class TranslationCounts(NamedTuple):
         is_seen = np.bincount(targets) > 0
         words = np.count_nonzero(is_seen)
         null = np.bincount(targets, weights=nulls) + alpha * is_seen
-        totals = np.append(np.bincount(rows, weights=counts) + alpha * words, null.sum())
+        totals = np.append(np.bincount(rows, weights=counts) + alpha * words, max(null.sum(), SMALLEST))
         return TranslationCounts(counts + alpha, totals, null / totals[-1])
 
     def table(
@@ -318,9 +320,10 @@ def expect(
                 entry = cells.entries[here]
                 own, own_turned = (shares[0][here], shares[1][here]) if how.leaves_own else (0.0, 0.0)
                 total = emissions[1].totals[pairs.targets[low + j]]
-                # Rounding may leave a little less than nothing.
-                given[j, i] = max(emissions[0].weights[entry] - own, 0.0) / (source_total - own) + LEAST
-                turned[i, j] = max(emissions[1].weights[entry] - own_turned, 0.0) / (total - own_turned) + LEAST
+                # Rounding may leave a little less than nothing, and a word without links has a total of 0.
+                rest, rest_turned = max(source_total - own, SMALLEST), max(total - own_turned, SMALLEST)
+                given[j, i] = max(emissions[0].weights[entry] - own, 0.0) / rest + LEAST
+                turned[i, j] = max(emissions[1].weights[entry] - own_turned, 0.0) / rest_turned + LEAST
         null, null_turned = np.empty(m), np.empty(n)
         for j in range(m):
             null[j] = emissions[0].null[pairs.targets[low + j]]

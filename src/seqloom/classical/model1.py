@@ -246,7 +246,9 @@ def fill_links(
         joint = np.empty((m, n + 1))
         fill_joint(pairs, k, table, prior, 0.0, joint)
         for j in range(m):
-            total = joint[j].sum()
+            total = 0.0
+            for i in range(n + 1):
+                total += joint[j, i]
             for i in range(n):
                 out[starts[k] + i * m + j] = joint[j, i + 1] / total if total > 0.0 else 0.0
 
