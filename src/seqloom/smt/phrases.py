@@ -1,0 +1,329 @@
+"""Phrase-based translation (Koehn et al., 2003): whole phrases are looked up, ordered and joined.
+
+    y* = argmax over derivations  Σ_k w_k h_k
+    h: language model ln P(y), phrase and lexical scores of both directions, orientations, words jumped over,
+       number of words, of phrases and of unknown words
+
+Fitting: case is folded, words are linked (`classical.alignment`), phrase pairs extracted and scored, an n-gram model is
+counted on the target side, and the weights w are tuned on the dev pairs. The search is a stack decoder (`smt.stack`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from pydantic import Field, field_validator
+
+from seqloom.classical.alignment import (
+    DEFAULT_ALIGNMENT,
+    AlignmentModelConfig,
+    Bitext,
+    Symmetrisation,
+    fit_aligner,
+    rounds,
+)
+from seqloom.classical.ngram import NGram, NGramConfig
+from seqloom.core.config import Config
+from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
+from seqloom.core.errors import DataError, ModelError
+from seqloom.core.events import Event, Listener, ignore, notice, progress
+from seqloom.core.files import read_lines
+from seqloom.core.symbols import END, UNKNOWN
+from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.settings import SearchConfig
+from seqloom.smt.casing import Casing
+from seqloom.smt.extraction import MAX_PHRASE_WORDS, WordLinks, extract_phrases
+from seqloom.smt.options import ORIENTATIONS, OptionSearch, SentenceOptions
+from seqloom.smt.pairs import EncodedPairs, SourceSentence
+from seqloom.smt.phrase_table import SCORES, PhraseTable, Smoothing, WordWeights, build_table
+from seqloom.smt.stack import StackSettings
+from seqloom.smt.tuning import Candidates, tune
+from seqloom.text.tokenizer import EncodedText, Tokenizers
+
+OPTION_FEATURES = (*SCORES, "phrases", "words", "unknown")
+"""Features of options: the scores of the table, and one for each phrase, target word and unknown word."""
+
+FEATURES = ("language_model", "distortion", *OPTION_FEATURES, *ORIENTATIONS)
+
+START: Mapping[str, float] = {
+    "language_model": 0.5,
+    "distortion": 0.1,
+    **dict.fromkeys(SCORES, 0.2),
+    "phrases": 0.0,
+    "words": 0.5,
+    "unknown": -5.0,
+    **dict.fromkeys(ORIENTATIONS, 0.2),
+}
+"""Weights from which tuning starts, and those of models without it."""
+
+FIXED = ("unknown",)
+"""Not tuned: where a word is unknown, every derivation copies it."""
+
+
+class TuningConfig(Config):
+    """How the weights of features are tuned on the dev pairs."""
+
+    rounds: int = Field(default=12, ge=0, le=100)
+    """How often the dev sentences are translated, at most; 0 leaves the weights as they are given."""
+    sentences: int = Field(default=1000, ge=1)
+    """Dev pairs that are used; of more, evenly spaced ones."""
+    nbest: int = Field(default=100, ge=2, le=10_000)
+    """Translations of each sentence from which the weights are learned."""
+
+
+class PhrasesConfig(ModelSettings):
+    """How a phrase-based translator is fitted."""
+
+    purpose: ClassVar[Purpose] = "translator"
+    task_kind: ClassVar[TaskKind] = "fitting"
+    pieces: ClassVar[Pieces] = "word"
+    search_defaults: ClassVar[Mapping[str, Any]] = {"beam": 100, "unknown": "copy"}
+
+    kind: Literal["phrases"] = "phrases"
+    longest: int = Field(default=7, ge=1, le=MAX_PHRASE_WORDS)
+    """Words of the longest phrases, on either side."""
+    options: int = Field(default=20, ge=1, le=1_000)
+    """Translations that are kept of each phrase."""
+    smoothing: Smoothing = "kneser_ney"
+    """How phrase probabilities are smoothed: `none` is relative frequency, `kneser_ney` discounts rare pairs."""
+    alignment: AlignmentModelConfig = DEFAULT_ALIGNMENT
+    """How words are linked."""
+    symmetrise: Symmetrisation = "grow-diag-final-and"
+    """How the links of both directions are joined."""
+    order: int = Field(default=4, ge=1, le=8)
+    """Words in the longest n-grams of the language model."""
+    language_model_text: tuple[str, ...] = ()
+    """Further texts of the target language for the language model."""
+    distortion_limit: int = Field(default=6, ge=-1, le=1_000)
+    """Words that may be jumped over between two phrases; −1 is any number."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Weights of features that are given and not tuned, such as {language_model: 0}."""
+    tuning: TuningConfig = TuningConfig()
+    """How the other weights are tuned."""
+
+    @field_validator("weights")
+    @classmethod
+    def _are_known(cls, value: dict[str, float]) -> dict[str, float]:
+        if unknown := [name for name in value if name not in FEATURES]:
+            raise ValueError(f"unknown feature {unknown[0]!r}; the features are {', '.join(FEATURES)}")
+        return value
+
+    def fit_pairs(self, pairs: EncodedPairs, *, seed: int, listener: Listener = ignore) -> "PhraseModel":
+        """Link, extract, count and tune."""
+        threads = torch.get_num_threads()
+        train, vocabularies = pairs.train.without_blanks(), pairs.tokenizers
+        source_casing = Casing.learn(train.sources, train.source_starts, vocabularies.source.vocabulary)
+        target_casing = Casing.learn(train.targets, train.target_starts, vocabularies.target.vocabulary)
+        folded = train._replace(
+            sources=source_casing.fold(train.sources, train.source_starts),
+            targets=target_casing.fold(train.targets, train.target_starts),
+        )
+        total = rounds(self.alignment)
+        aligner = fit_aligner(
+            folded,
+            self.alignment,
+            threads=threads,
+            progress=lambda done: progress(listener, "linking words", done, total),
+        )
+        links = WordLinks.of(aligner.align(folded, symmetrise=self.symmetrise, threads=threads))
+        table = build_table(
+            extract_phrases(folded, links, longest=self.longest),
+            WordWeights.of(folded, links),
+            smoothing=self.smoothing,
+            options=self.options,
+        )
+        language_model = self._fit_language_model(folded, target_casing, pairs.tokenizers, listener=listener)
+        weights = np.array([self.weights.get(name, START[name]) for name in FEATURES])
+        model = PhraseModel(self, source_casing, target_casing, table, language_model, weights)
+        return self._tuned(model, pairs, seed=seed, threads=threads, listener=listener)
+
+    def restore_pairs(self, arrays: Mapping[str, np.ndarray], tokenizers: Tokenizers) -> "PhraseModel":
+        """The model whose arrays these are; they may be mapped files."""
+        wanted = ("weights", "casing.source", "casing.target", "casing.begins_upper")
+        if missing := [name for name in wanted if name not in arrays]:
+            raise ModelError(f"not the arrays of a phrase-based translator: {', '.join(missing)} missing")
+        weights, begins = np.asarray(arrays["weights"]), np.asarray(arrays["casing.begins_upper"])
+        if weights.dtype != np.float64 or weights.shape != (len(FEATURES),) or not np.isfinite(weights).all():
+            raise ModelError(f"the model has {weights.size} weights for {len(FEATURES)} features; fit it again")
+        source, target = tokenizers.source.vocabulary, tokenizers.target.vocabulary
+        return PhraseModel(
+            self,
+            Casing.restore(np.asarray(arrays["casing.source"]), begins[:1], source),
+            Casing.restore(np.asarray(arrays["casing.target"]), begins[1:], target),
+            PhraseTable.restore(_part(arrays, "table."), sources=len(source), targets=len(target)),
+            NGramConfig(order=self.order).restore(_part(arrays, "language_model."), target),
+            weights,
+        )
+
+    def describe(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+        """The size of the table, the language model, and the weights."""
+        sizes = enumerate(np.diff(arrays["language_model.borders"]).tolist(), start=1)
+        named = zip(FEATURES, np.asarray(arrays["weights"]).tolist(), strict=True)
+        options = arrays["table.options"]
+        return {
+            "Phrases": f"{int((np.diff(options) > 0).sum()):,} with {int(options[-1]):,} translations",
+            "Language model": ", ".join(f"{count:,} of length {length}" for length, count in sizes),
+            "Weights": ", ".join(f"{name} {value:.3g}" for name, value in named),
+        }
+
+    def _fit_language_model(
+        self, folded: Bitext, casing: Casing, tokenizers: Tokenizers, *, listener: Listener
+    ) -> NGram:
+        texts = [(folded.targets, folded.target_starts)]
+        for name in self.language_model_text:
+            rows = [row for row in tokenizers.target.encode_many(list(read_lines(Path(name)))) if row]
+            if not rows:
+                raise DataError(f"{name} has no text for the language model; leave it out of model.language_model_text")
+            ids = np.array([number for row in rows for number in row], np.int32)
+            starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+            texts.append((casing.fold(ids, starts), starts))
+        ended = [np.insert(ids, starts[1:], END) for ids, starts in texts]
+        text = EncodedText(np.concatenate(ended), tokenizers.target.vocabulary)
+        return NGramConfig(order=self.order).fit(text, listener=_without_notices(listener))
+
+    def _tuned(
+        self, model: "PhraseModel", pairs: EncodedPairs, *, seed: int, threads: int, listener: Listener
+    ) -> "PhraseModel":
+        is_free = np.array([name not in self.weights and name not in FIXED for name in FEATURES])
+        dev = pairs.dev
+        spread = np.linspace(0, max(0, dev.pairs - 1), min(dev.pairs, self.tuning.sentences)).astype(int)
+        is_blank = (np.diff(dev.source_starts) == 0) | (np.diff(dev.target_starts) == 0)
+        chosen = [k for k in np.unique(spread).tolist() if not is_blank[k]]
+        if self.tuning.rounds == 0 or not is_free.any() or not chosen:
+            return model
+        folded = model.target_casing.fold(dev.targets, dev.target_starts)
+        folded[folded == UNKNOWN] = -1  # an unknown word of the reference equals no word of a translation
+        references = [folded[dev.target_starts[k] : dev.target_starts[k + 1]] for k in chosen]
+        sentences = [
+            pairs.dev_sentences[k]
+            if pairs.dev_sentences
+            else SourceSentence(dev.sources[dev.source_starts[k] : dev.source_starts[k + 1]].tolist(), ())
+            for k in chosen
+        ]
+        listed = [model.options_of(each) for each in sentences]
+
+        def translate(weights: Float64[np.ndarray, " features"]) -> list[Candidates]:
+            search = replace(model, weights=weights).search_with(beam=self.search_defaults["beam"])
+            found = search.derive(listed, nbest=self.tuning.nbest, threads=threads)
+            return [
+                Candidates(
+                    [options.output(each.options) for each in some],
+                    np.array([search.features(options, each.options) for each in some]).reshape(-1, len(FEATURES)),
+                )
+                for options, some in zip(listed, found, strict=True)
+            ]
+
+        def report(done: int, score: float) -> None:
+            progress(listener, "tuning weights", done, self.tuning.rounds)
+            listener(Event("tuning", {"round": done, "bleu": score}))
+
+        tuned = tune(
+            translate, references, model.weights, is_free=is_free, seed=seed, rounds=self.tuning.rounds, progress=report
+        )
+        notice(
+            listener,
+            f"weights tuned on {len(chosen):,} dev pairs in {len(tuned.scores)} rounds: BLEU of words "
+            f"{tuned.scores[0]:.2f} with those at the start, {max(tuned.scores):.2f} with the best",
+        )
+        weights = tuned.weights.copy()
+        if not any(self.weights.values()):  # only their ratios count: as large as they were
+            weights[is_free] *= np.abs(model.weights[is_free]).sum() / max(1e-12, np.abs(weights[is_free]).sum())
+        return replace(model, weights=weights)
+
+
+@dataclass(frozen=True, eq=False)
+class PhraseModel:
+    """A fitted phrase-based translator."""
+
+    config: PhrasesConfig
+    source_casing: Casing
+    target_casing: Casing
+    table: PhraseTable
+    language_model: NGram
+    weights: Float64[np.ndarray, " features"]
+    """In the order of `FEATURES`."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything it consists of, without the vocabularies."""
+        begins = [self.source_casing.begins_upper, self.target_casing.begins_upper]
+        return {
+            "weights": self.weights,
+            "casing.source": self.source_casing.usual,
+            "casing.target": self.target_casing.usual,
+            "casing.begins_upper": np.array(begins, np.int32),
+            **{f"table.{name}": array for name, array in self.table.arrays().items()},
+            **{f"language_model.{name}": array for name, array in self.language_model.arrays().items()},
+        }
+
+    def search(
+        self,
+        sentences: Sequence[SourceSentence],
+        settings: SearchConfig,
+        *,
+        threads: int = 1,
+        is_cancelled: Callable[[int], bool] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best translations of each sentence, with the weighted features as terms."""
+        return self.search_with(settings.beam).hypotheses(
+            [self.options_of(each) for each in sentences],
+            [self.target_casing] * len(sentences),
+            nbest=settings.nbest,
+            threads=threads,
+            is_cancelled=is_cancelled,
+        )
+
+    def score(self, sentences: Sequence[SourceSentence], targets: Sequence[Sequence[int]]) -> list[float]:
+        """The score of the best derivation that gives each translation; −inf if there is none."""
+        search = self.search_with(self.config.search_defaults["beam"])
+        scores = []
+        for sentence, target in zip(sentences, targets, strict=True):
+            ids = np.array(target, np.int32)
+            folded = self.target_casing.fold(ids, np.array([0, len(ids)], np.int64))
+            scores.append(search.score(self.options_of(sentence), folded.tolist()))
+        return scores
+
+    def search_with(self, beam: int) -> OptionSearch:
+        """The search that keeps so many hypotheses of each number of translated words."""
+        settings = StackSettings(beam=beam, pop_limit=beam, distortion_limit=self.config.distortion_limit)
+        return OptionSearch(self.language_model, OPTION_FEATURES, self.weights, settings)
+
+    def options_of(self, sentence: SourceSentence) -> SentenceOptions:
+        """All options of a sentence; a word that no phrase begins or covers alone is copied."""
+        ids = self.source_casing.fold_sentence(sentence.ids, sentence.words)
+        found, table = self.table.find(ids), self.table
+        sizes = (table.target_starts[found.options + 1] - table.target_starts[found.options]).astype(np.int64)
+        places = np.repeat(table.target_starts[found.options] - np.cumsum(sizes) + sizes, sizes)
+        places += np.arange(len(places))
+        has_own = np.zeros(len(ids), np.bool_)
+        has_own[found.begins[found.ends - found.begins == 1]] = True
+        copied = np.flatnonzero(~has_own).astype(np.int32)
+        features = np.zeros((len(found.options) + len(copied), len(OPTION_FEATURES)))
+        features[: len(found.options), : len(SCORES)] = table.scores[found.options]
+        features[:, len(SCORES)] = 1  # a phrase
+        features[:, len(SCORES) + 1] = np.concatenate([sizes, np.ones(len(copied), np.int64)])
+        features[len(found.options) :, len(SCORES) + 2] = 1
+        orientations = np.zeros((len(features), len(ORIENTATIONS)))
+        orientations[: len(found.options)] = table.orientations[found.options]
+        return SentenceOptions(
+            len(ids),
+            np.concatenate([found.begins, copied]),
+            np.concatenate([found.ends, copied + 1]),
+            np.cumsum(np.concatenate([[0], sizes, np.ones(len(copied), np.int64)])),
+            np.concatenate([table.targets[places], np.full(len(copied), UNKNOWN, np.int32)]),
+            np.concatenate([table.links[places], np.ones(len(copied), np.uint8)]),
+            features,
+            orientations,
+        )
+
+
+def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _without_notices(listener: Listener) -> Listener:
+    """Notices about the language model name settings of another model."""
+    return lambda event: None if event.kind == "notice" else listener(event)
