@@ -140,7 +140,7 @@ def test_a_stored_model_gives_the_same(fit: Callable[[], Fitted]) -> None:
     again = model.config.restore_pairs(arrays, pairs.tokenizers)
     settings = SearchConfig(beam=10)
     assert again.search(pairs.dev_sentences[:5], settings) == model.search(pairs.dev_sentences[:5], settings)
-    assert "Language model" in model.config.describe(arrays)
+    assert "N-grams" in model.config.describe(arrays)
     for name in arrays:
         with pytest.raises(ModelError):
             model.config.restore_pairs({key: array for key, array in arrays.items() if key != name}, pairs.tokenizers)

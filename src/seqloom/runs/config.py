@@ -29,8 +29,10 @@ from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.settings import SearchConfig
 from seqloom.smt.aligner import AlignerConfig
+from seqloom.smt.channel import ChannelConfig
 from seqloom.smt.dictionary import DictionaryConfig
 from seqloom.smt.pairs import EncodedPairs
+from seqloom.smt.phrases import PhrasesConfig
 from seqloom.tasks.settings import (
     BidirectionalConfig,
     FittingConfig,
@@ -123,6 +125,8 @@ ModelConfig = Annotated[
     | Word2VecConfig
     | DictionaryConfig
     | AlignerConfig
+    | ChannelConfig
+    | PhrasesConfig
     | OutsideConfig,
     Field(discriminator="kind"),
 ]

@@ -121,7 +121,7 @@ class ChannelConfig(ModelSettings):
         sizes = enumerate(np.diff(arrays["language_model.borders"]).tolist(), start=1)
         return {
             "Pairs of words": f"{len(arrays['table.columns']):,}",
-            "Language model": ", ".join(f"{count:,} of length {length}" for length, count in sizes),
+            "N-grams": ", ".join(f"{count:,} of length {length}" for length, count in sizes),
         }
 
     def _model1(self) -> Model1Config:
@@ -200,7 +200,8 @@ class ChannelModel:
             outputs = list(proposed)
             fluency, channel = self._parts(source, outputs)
             order = np.argsort(-fluency - channel, kind="stable")[: settings.nbest]
-            results.append([self._hypothesis(source, option, proposed[outputs[place]]) for place in order])
+            best = [self._hypothesis(source, option, proposed[outputs[place]]) for place in order]
+            results.append(sorted(best, key=lambda each: -each.score))  # equal up to rounding before
         return results
 
     def score(self, sentences: Sequence[SourceSentence], targets: Sequence[Sequence[int]]) -> list[float]:

@@ -166,7 +166,7 @@ class PhrasesConfig(ModelSettings):
         options = arrays["table.options"]
         return {
             "Phrases": f"{int((np.diff(options) > 0).sum()):,} with {int(options[-1]):,} translations",
-            "Language model": ", ".join(f"{count:,} of length {length}" for length, count in sizes),
+            "N-grams": ", ".join(f"{count:,} of length {length}" for length, count in sizes),
             "Weights": ", ".join(f"{name} {value:.3g}" for name, value in named),
         }
 
