@@ -66,6 +66,8 @@ OTHERS = {
     "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],
     "dictionary": ["evaluation.resamples=40"],
     "aligner": [],
+    "channel": ["evaluation.resamples=40"],
+    "phrases": ["evaluation.resamples=40", "model.tuning.rounds=2", "model.tuning.nbest=5"],
 }
 """The same for kinds of models that do not translate, or that are fitted."""
 PUBLISHED = [*SHORT, "task.dev_lines=2", "evaluation.resamples=40"]

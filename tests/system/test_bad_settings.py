@@ -16,7 +16,7 @@ from seqloom.runs.config import RunConfig
 
 KINDS = (
     *("transformer", "seq2seq", "rnn_lm", "gpt", "elmo", "ngram", "markov", "hmm", "word2vec"),
-    *("dictionary", "aligner"),
+    *("dictionary", "aligner", "channel", "phrases"),
 )
 
 
