@@ -87,10 +87,10 @@ class OptionSearch:
     ) -> list[list[stack.Derivation]]:
         """The best derivations of each sentence."""
         return stack.decode_many(
-            [(self._weighted(each), each.length) for each in sentences],
+            [(self.weighted(each), each.length) for each in sentences],
             self.language_model.trie,
             self.language_model.order,
-            self._stack_settings(),
+            self.stack_settings,
             nbest=nbest,
             threads=threads,
             is_cancelled=is_cancelled,
@@ -121,12 +121,12 @@ class OptionSearch:
     def score(self, sentence: SentenceOptions, target: Sequence[int]) -> float:
         """The score of the best derivation of a given output, −inf if there is none."""
         found = stack.decode_target(
-            self._weighted(sentence),
+            self.weighted(sentence),
             sentence.length,
             target,
             self.language_model.trie,
             self.language_model.order,
-            self._stack_settings(),
+            self.stack_settings,
         )
         return -math.inf if found is None else self.hypothesis(sentence, found.options, None).score
 
@@ -202,7 +202,7 @@ class OptionSearch:
         jumps = np.abs(begins - np.concatenate([np.zeros(1, np.int64), ends[:-1]])).astype(np.float64)
         return self.language_model.log_probs(output), jumps, orientations
 
-    def _weighted(self, sentence: SentenceOptions) -> stack.Options:
+    def weighted(self, sentence: SentenceOptions) -> stack.Options:
         """The options as the decoder takes them."""
         own = self.weights[2 : 2 + len(self.names)]
         return stack.Options(
@@ -214,7 +214,9 @@ class OptionSearch:
             sentence.orientations * self.weights[-len(ORIENTATIONS) :],
         )
 
-    def _stack_settings(self) -> stack.StackSettings:
+    @property
+    def stack_settings(self) -> stack.StackSettings:
+        """How much is searched, with the weights that the decoder uses itself."""
         return self.settings._replace(
             language_model_weight=float(self.weights[0]), distortion_weight=-float(self.weights[1])
         )
