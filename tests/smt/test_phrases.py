@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -77,9 +78,7 @@ def test_the_language_model_is_needed() -> None:
     model = phrases()
     weights = model.weights.copy()
     weights[FEATURES.index("language_model")] = 0
-    without = PhraseModel(
-        model.config, model.source_casing, model.target_casing, model.table, model.language_model, weights
-    )
+    without = replace(model, weights=weights)
     assert bleu(without) < bleu(model) - 5
 
 
@@ -131,6 +130,15 @@ def test_unknown_words_are_copied_and_capitals_restored(fit: Callable[[], Fitted
     assert best.attention[place].argmax() == 4
     first = pairs.tokenizers.target.vocabulary[best.symbols[0]]
     assert first[0].isupper()
+
+
+def test_words_with_a_known_stem_are_translated() -> None:
+    pairs, model = phrasebook(), phrases()
+    (sentence,) = read(pairs.tokenizers.source, ["The dog sees the farmerss."])
+    assert UNKNOWN in sentence.ids
+    assert UNKNOWN not in model.search([sentence], SearchConfig(beam=20))[0][0].symbols
+    copying = replace(model, config=PhrasesConfig(split_unknown=False))
+    assert UNKNOWN in copying.search([sentence], SearchConfig(beam=20))[0][0].symbols
 
 
 @BOTH

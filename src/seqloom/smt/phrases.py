@@ -10,12 +10,14 @@ counted on the target side, and the weights w are tuned on the dev pairs. The se
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from pydantic import Field, field_validator
 
 from seqloom.classical.alignment import (
@@ -42,6 +44,7 @@ from seqloom.smt.pairs import EncodedPairs, SourceSentence
 from seqloom.smt.phrase_table import SCORES, PhraseTable, Smoothing, WordWeights, build_table
 from seqloom.smt.stack import StackSettings
 from seqloom.smt.tuning import Candidates, tune
+from seqloom.smt.unknown import KnownWords
 from seqloom.text.tokenizer import EncodedText, Tokenizers
 
 OPTION_FEATURES = (*SCORES, "phrases", "words", "unknown")
@@ -59,6 +62,9 @@ START: Mapping[str, float] = {
     **dict.fromkeys(ORIENTATIONS, 0.2),
 }
 """Weights from which tuning starts, and those of models without it."""
+
+SPLIT_OPTIONS = {1: 10, 2: 5, 3: 3}
+"""Translations that are combined of each part of an unknown word, by the number of parts."""
 
 FIXED = ("unknown",)
 """Not tuned: where a word is unknown, every derivation copies it."""
@@ -98,6 +104,9 @@ class PhrasesConfig(ModelSettings):
     """Words in the longest n-grams of the language model."""
     language_model_text: tuple[str, ...] = ()
     """Further texts of the target language for the language model."""
+    split_unknown: bool = True
+    """Whether a word that the training text lacks is translated by a known word with the same stem, or by the words
+    that it is made of; otherwise, and where there are none, it is copied."""
     distortion_limit: int = Field(default=6, ge=-1, le=1_000)
     """Words that may be jumped over between two phrases; −1 is any number."""
     weights: dict[str, float] = Field(default_factory=dict)
@@ -138,22 +147,27 @@ class PhrasesConfig(ModelSettings):
         )
         language_model = self._fit_language_model(folded, target_casing, pairs.tokenizers, listener=listener)
         weights = np.array([self.weights.get(name, START[name]) for name in FEATURES])
-        model = PhraseModel(self, source_casing, target_casing, table, language_model, weights)
+        counts = np.bincount(folded.sources, minlength=vocabularies.source.size)
+        model = PhraseModel(self, source_casing, target_casing, counts, table, language_model, weights)
         return self._tuned(model, pairs, seed=seed, threads=threads, listener=listener)
 
     def restore_pairs(self, arrays: Mapping[str, np.ndarray], tokenizers: Tokenizers) -> "PhraseModel":
         """The model whose arrays these are; they may be mapped files."""
-        wanted = ("weights", "casing.source", "casing.target", "casing.begins_upper")
+        wanted = ("weights", "casing.source", "casing.target", "casing.begins_upper", "counts")
         if missing := [name for name in wanted if name not in arrays]:
             raise ModelError(f"not the arrays of a phrase-based translator: {', '.join(missing)} missing")
         weights, begins = np.asarray(arrays["weights"]), np.asarray(arrays["casing.begins_upper"])
         if weights.dtype != np.float64 or weights.shape != (len(FEATURES),) or not np.isfinite(weights).all():
             raise ModelError(f"the model has {weights.size} weights for {len(FEATURES)} features; fit it again")
         source, target = tokenizers.source.vocabulary, tokenizers.target.vocabulary
+        counts = np.asarray(arrays["counts"])
+        if counts.dtype != np.int64 or counts.shape != (len(source),):
+            raise ModelError(f"the model has counts of {counts.size:,} words, but its vocabulary has {len(source):,}")
         return PhraseModel(
             self,
             Casing.restore(np.asarray(arrays["casing.source"]), begins[:1], source),
             Casing.restore(np.asarray(arrays["casing.target"]), begins[1:], target),
+            counts,
             PhraseTable.restore(_part(arrays, "table."), sources=len(source), targets=len(target)),
             NGramConfig(order=self.order).restore(_part(arrays, "language_model."), target),
             weights,
@@ -242,6 +256,8 @@ class PhraseModel:
     config: PhrasesConfig
     source_casing: Casing
     target_casing: Casing
+    counts: Int64[np.ndarray, " symbols"]
+    """How often each source word was seen."""
     table: PhraseTable
     language_model: NGram
     weights: Float64[np.ndarray, " features"]
@@ -255,6 +271,7 @@ class PhraseModel:
             "casing.source": self.source_casing.usual,
             "casing.target": self.target_casing.usual,
             "casing.begins_upper": np.array(begins, np.int32),
+            "counts": self.counts,
             **{f"table.{name}": array for name, array in self.table.arrays().items()},
             **{f"language_model.{name}": array for name, array in self.language_model.arrays().items()},
         }
@@ -292,7 +309,7 @@ class PhraseModel:
         return OptionSearch(self.language_model, OPTION_FEATURES, self.weights, settings)
 
     def options_of(self, sentence: SourceSentence) -> SentenceOptions:
-        """All options of a sentence; a word that no phrase begins or covers alone is copied."""
+        """All options of a sentence; a word without any is translated by its parts, or copied."""
         ids = self.source_casing.fold_sentence(sentence.ids, sentence.words)
         found, table = self.table.find(ids), self.table
         sizes = (table.target_starts[found.options + 1] - table.target_starts[found.options]).astype(np.int64)
@@ -300,24 +317,62 @@ class PhraseModel:
         places += np.arange(len(places))
         has_own = np.zeros(len(ids), np.bool_)
         has_own[found.begins[found.ends - found.begins == 1]] = True
-        copied = np.flatnonzero(~has_own).astype(np.int32)
-        features = np.zeros((len(found.options) + len(copied), len(OPTION_FEATURES)))
-        features[: len(found.options), : len(SCORES)] = table.scores[found.options]
+        others = [
+            (place, *option)
+            for place in np.flatnonzero(~has_own).tolist()
+            for option in self._unknown(sentence.words[place] if len(sentence.words) == len(ids) else "")
+        ]
+        own = np.array([place for place, _, _ in others], np.int32)
+        words = [word for _, target, _ in others for word in target]
+        sizes = np.concatenate([sizes, np.array([len(target) for _, target, _ in others], np.int64)])
+        features = np.zeros((len(sizes), len(OPTION_FEATURES)))
+        features[:, : len(SCORES)] = np.concatenate(
+            [table.scores[found.options], np.array([scores for _, _, scores in others]).reshape(-1, len(SCORES))]
+        )
         features[:, len(SCORES)] = 1  # a phrase
-        features[:, len(SCORES) + 1] = np.concatenate([sizes, np.ones(len(copied), np.int64)])
+        features[:, len(SCORES) + 1] = sizes
         features[len(found.options) :, len(SCORES) + 2] = 1
         orientations = np.zeros((len(features), len(ORIENTATIONS)))
         orientations[: len(found.options)] = table.orientations[found.options]
         return SentenceOptions(
             len(ids),
-            np.concatenate([found.begins, copied]),
-            np.concatenate([found.ends, copied + 1]),
-            np.cumsum(np.concatenate([[0], sizes, np.ones(len(copied), np.int64)])),
-            np.concatenate([table.targets[places], np.full(len(copied), UNKNOWN, np.int32)]),
-            np.concatenate([table.links[places], np.ones(len(copied), np.uint8)]),
+            np.concatenate([found.begins, own]),
+            np.concatenate([found.ends, own + np.int32(1)]),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+            np.concatenate([table.targets[places], np.array(words, np.int32)]),
+            np.concatenate([table.links[places], np.ones(len(words), np.uint8)]),
             features,
             orientations,
         )
+
+    def _unknown(self, word: str) -> list[tuple[list[int], Float64[np.ndarray, " four"]]]:
+        """Target words and scores for a word without options: those of known words in its place, or a copy."""
+        parts = self.known.parts(word) if word and self.config.split_unknown else ()
+        if not parts:
+            return [([UNKNOWN], np.zeros(len(SCORES)))]
+        of_parts = []
+        for part in parts:
+            options = self.table.find(np.array([part], np.int32)).options[: SPLIT_OPTIONS[len(parts)]]
+            starts = self.table.target_starts
+            of_parts.append([(self.table.targets[starts[k] : starts[k + 1]], self.table.scores[k]) for k in options])
+        found = []
+        for chosen in product(*of_parts):
+            scores = np.asarray(np.sum([each for _, each in chosen], axis=0, dtype=np.float64))
+            found.append(([number for target, _ in chosen for number in target.tolist()], scores))
+        return found
+
+    @cached_property
+    def known(self) -> KnownWords:
+        """Words in whose place others are translated: those that have options, but are not names, which are copied."""
+        table, source, target = self.table, self.source_casing.vocabulary, self.target_casing.vocabulary
+        counts = np.zeros(len(source), np.int64)
+        for node in range(int(table.children[0])):
+            first, word = int(table.options[node]), int(table.words[node])
+            if first < table.options[node + 1]:
+                best = table.targets[table.target_starts[first] : table.target_starts[first + 1]]
+                is_name = len(best) == 1 and target[best[0]].lower() == source[word].lower()
+                counts[word] = 0 if is_name else self.counts[word]
+        return KnownWords(source, counts)
 
 
 def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
