@@ -98,7 +98,7 @@ def _run_sides(folder: Path, card: Card) -> list[Iterator[str]]:
     """The encoded text of the run that a model is in, or is a checkpoint of."""
     run = Path(card.trained_on["unfinished"].get("run", "")) if "unfinished" in card.trained_on else folder.parent
     text = run / "data" / "train"
-    is_paired = read_settings(folder).purpose == "translator"
+    is_paired = read_settings(folder).reads_pairs
     return _encoded_sides(Store.open(text) if is_paired else Stream.open(text), Tokenizers.load(run / "text"))
 
 
@@ -108,7 +108,7 @@ def _file_sides(folder: Path, card: Card) -> list[Iterator[str]]:
     data = config.data
     for path in chain.from_iterable(map(matching_files, paths)):
         require_file(path)  # a card from elsewhere could name a pipe
-    if config.purpose != "translator":
+    if not config.reads_pairs:
         text = TextCorpus(paths, encoding=data.encoding, unit=data.unit, on_bad=data.on_bad_utf8, language=data.target)
         return [(line.text[:MAX_LINE_CHARACTERS] for line in islice(text, 0, None, _step(text)))]
     languages = data.source, data.target

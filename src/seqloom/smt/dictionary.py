@@ -41,9 +41,10 @@ from seqloom.core.files import read_lines, require_file, write_atomically
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
+from seqloom.smt.casing import Casing
 from seqloom.smt.pairs import EncodedPairs, SourceSentence, hard_attention
 from seqloom.smt.rules import Phrase, Rule, read_rules, reorder
-from seqloom.text.marks import capitalised, uncapitalised
+from seqloom.text.marks import capitalised
 from seqloom.text.normalise import is_blank
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, word_cutter
 
@@ -148,18 +149,18 @@ def induce(
     """Translations of single words, by falling share of their occurrences: what they are linked with.
 
     A word that is linked with several neighbouring words is translated by all of them; one that is mostly linked with
-    nothing is left out. A word that begins sentences is counted as it is written elsewhere.
+    nothing is left out. Words are counted as they are usually written inside sentences.
     """
     source, target = tokenizers.source, tokenizers.target
     cased = Bitext(
-        _as_elsewhere(bitext.sources, bitext.source_starts, source),
+        _cased(bitext.sources, bitext.source_starts, source),
         bitext.source_starts,
-        _as_elsewhere(bitext.targets, bitext.target_starts, target),
+        _cased(bitext.targets, bitext.target_starts, target),
         bitext.target_starts,
     )
     aligner = fit_aligner(cased, threads=threads, progress=progress)
     counts: dict[int, Counter[tuple[int, ...]]] = {}
-    for number, links in enumerate(aligner.align(cased, symmetrise="grow-diag", threads=threads)):
+    for number, links in enumerate(aligner.align(cased, threads=threads)):
         first, low = int(cased.source_starts[number]), int(cased.target_starts[number])
         partners: dict[int, list[int]] = {}
         for i, j in links:
@@ -181,18 +182,11 @@ def induce(
     return entries
 
 
-def _as_elsewhere(
+def _cased(
     ids: Int32[np.ndarray, " tokens"], starts: Int64[np.ndarray, " borders"], tokenizer: Tokenizer
 ) -> Int32[np.ndarray, " tokens"]:
-    """The words of sentences, those that begin one with a small letter if they are written so more often elsewhere."""
-    first = starts[:-1][np.diff(starts) > 0]
-    counts = np.bincount(ids, minlength=tokenizer.size) - np.bincount(ids[first], minlength=tokenizer.size)
-    usual = np.arange(tokenizer.size, dtype=np.int32)
-    for number in np.unique(ids[first]).tolist():
-        small = tokenizer.id_of(uncapitalised(tokenizer.piece(number)))
-        if number >= len(RESERVED) and small is not None and counts[small] > counts[number]:
-            usual[number] = small
-    found: np.ndarray = usual[ids]
+    """All words as they are usually written inside sentences."""
+    found: np.ndarray = Casing.learn(ids, starts, tokenizer.vocabulary).usual[ids]
     return found
 
 
@@ -589,26 +583,26 @@ class DictionaryConfig(ModelSettings):
         return DictionaryTranslator(model.entries, model.rules, pairs.tokenizers, coverage)
 
     def restore_pairs(self, arrays: Mapping[str, np.ndarray], tokenizers: Tokenizers) -> DictionaryTranslator:
-        """The model whose `arrays` these are."""
+        """The model whose `arrays` these are. Those that do not fit each other or the vocabularies are refused."""
         names = {f"{side}.{what}" for side in ("source", "target") for what in ("ids", "starts")}
         if missing := (names | {"scores", "classes", "texts", "coverage"}) - arrays.keys():
             raise ModelError(f"not the arrays of a dictionary: {', '.join(sorted(missing))} missing")
         sources = _rows(arrays, "source", tokenizers.source)
         targets = _rows(arrays, "target", tokenizers.target)
-        values, _ = parse_yaml(arrays["texts"].tobytes().decode("utf-8"), lambda line: f"line {line} of its texts")
         numbers, scores = arrays["classes"].tolist(), arrays["scores"].tolist()
-        if not len(sources) == len(targets) == len(numbers) == len(scores) or len(arrays["coverage"]) != len(HOWS):
-            raise ModelError(
-                "not the arrays of a dictionary: there are not as many sources, targets, classes and scores"
+        try:
+            texts, _ = parse_yaml(arrays["texts"].tobytes().decode("utf-8"), lambda line: f"line {line} of its texts")
+            rules = tuple(Rule(tuple(each["from"]), tuple(to - 1 for to in each["to"])) for each in texts["rules"])
+            entries = tuple(
+                Translated(source, target, texts["classes"][number], float(score))
+                for source, target, number, score in zip(sources, targets, numbers, scores, strict=True)
             )
-        if not all(0 <= number < len(values["classes"]) for number in numbers) or not all(each > 0 for each in scores):
-            raise ModelError("not the arrays of a dictionary: classes or scores are out of range")
-        rules = tuple(Rule(tuple(each["from"]), tuple(to - 1 for to in each["to"])) for each in values["rules"])
-        entries = tuple(
-            Translated(source, target, values["classes"][number], score)
-            for source, target, number, score in zip(sources, targets, numbers, scores, strict=True)
-        )
-        coverage = dict(zip(HOWS, arrays["coverage"].tolist(), strict=True))
+            coverage = dict(zip(HOWS, arrays["coverage"].tolist(), strict=True))
+        except (ConfigError, ValueError, TypeError, KeyError, IndexError) as error:
+            raise ModelError(f"not the arrays of a dictionary: {error}") from error
+        is_order = all(sorted(rule.order) == list(range(len(rule.patterns))) for rule in rules)
+        if not is_order or not all(0 < each.score < math.inf and each.source for each in entries):
+            raise ModelError("not the arrays of a dictionary: a score, a rule or a source is out of range")
         return DictionaryTranslator(entries, rules, tokenizers, coverage)
 
     def describe(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
@@ -647,8 +641,9 @@ def _in_words(given: Dictionary, tokenizers: Tokenizers, *, listener: Listener) 
 def _rows(arrays: Mapping[str, np.ndarray], side: str, tokenizer: Tokenizer) -> list[tuple[str, ...]]:
     """Rows of ids as words."""
     ids, starts = arrays[f"{side}.ids"], arrays[f"{side}.starts"]
-    is_whole = len(starts) > 0 and starts[0] == 0 and starts[-1] == len(ids) and (np.diff(starts) >= 0).all()
-    if not is_whole or (len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.size):
+    kinds = [(array.ndim, array.dtype.kind) for array in (ids, starts)]
+    is_whole = kinds == [(1, "i")] * 2 and len(starts) > 0 and starts[0] == 0 and starts[-1] == len(ids)
+    if not is_whole or (np.diff(starts) < 0).any() or (len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.size):
         raise ModelError(f"not the arrays of a dictionary: the ids of the {side} are out of range")
     vocabulary, flat, borders = tokenizer.vocabulary, ids.tolist(), starts.tolist()
     return [tuple(vocabulary[id] for id in flat[begin:end]) for begin, end in pairwise(borders)]
