@@ -180,7 +180,10 @@ def _frame(frame: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _settings(values: dict[str, Any]) -> list[str]:
     """Names and values, as many on a line as fit."""
-    shown = [f"{name} {value}" for name, value in values.items() if name != "kind" and value is not None]
+    from seqloom.runs.prepare import flat_settings
+
+    flat = flat_settings({name: value for name, value in values.items() if name != "kind"})
+    shown = [f"{name} {value}" for name, value in flat.items() if value is not None]
     joined = ", ".join(each.replace(" ", "\xa0") for each in shown)  # a line ends between settings only
     lines = textwrap.wrap(joined, SETTINGS_WIDTH, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\xa0", " ") for line in lines]

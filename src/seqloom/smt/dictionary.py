@@ -22,7 +22,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
@@ -32,11 +32,11 @@ import torch
 from jaxtyping import Int32, Int64
 from pydantic import Field
 
-from seqloom.classical.alignment import Bitext, fit_aligner
+from seqloom.classical.alignment import AlignmentModelConfig, Bitext, Model1Config, fit_aligner, rounds
 from seqloom.core.config import parse_yaml, write_value
 from seqloom.core.declaration import ModelSettings, Pieces, TaskKind
 from seqloom.core.errors import ConfigError, ModelError, Problems
-from seqloom.core.events import Listener, ignore, notice
+from seqloom.core.events import Listener, ignore, notice, progress
 from seqloom.core.files import read_lines, require_file, write_atomically
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.search.hypothesis import Hypothesis
@@ -134,8 +134,8 @@ class Translated(NamedTuple):
     score: float
 
 
-MIN_SHARE = 0.05
-"""The least share of its occurrences that a translation of a word must have to be induced."""
+MIN_PROBABILITY = 0.05
+"""The least t(y ∣ x) of a translation that is induced."""
 
 
 def induce(
@@ -143,13 +143,14 @@ def induce(
     tokenizers: Tokenizers,
     *,
     translations: int,
+    alignment: AlignmentModelConfig,
     threads: int = 1,
-    progress: Callable[[int], None] = lambda _done: None,
+    report: Callable[[int], None] = lambda _done: None,
 ) -> list[Translated]:
-    """Translations of single words, by falling share of their occurrences: what they are linked with.
+    """Translations y of each word x with the highest t(y ∣ x) of a model of word alignment, the best first.
 
-    A word that is linked with several neighbouring words is translated by all of them; one that is mostly linked with
-    nothing is left out. Words are counted as they are usually written inside sentences.
+    Words are counted as they are usually written inside sentences. A word is translated by a word, a mark by a mark:
+    model 1 finds that anything which is in nearly every sentence explains the full stop.
     """
     source, target = tokenizers.source, tokenizers.target
     cased = Bitext(
@@ -158,28 +159,23 @@ def induce(
         _cased(bitext.targets, bitext.target_starts, target),
         bitext.target_starts,
     )
-    aligner = fit_aligner(cased, threads=threads, progress=progress)
-    counts: dict[int, Counter[tuple[int, ...]]] = {}
-    for number, links in enumerate(aligner.align(cased, threads=threads)):
-        first, low = int(cased.source_starts[number]), int(cased.target_starts[number])
-        partners: dict[int, list[int]] = {}
-        for i, j in links:
-            partners.setdefault(i, []).append(j)
-        for i in range(int(cased.source_starts[number + 1]) - first):
-            places = sorted(partners.get(i, ()))
-            if places and places[-1] - places[0] >= len(places):
-                continue  # they are not neighbours
-            found = tuple(int(cased.targets[low + j]) for j in places)
-            counts.setdefault(int(cased.sources[first + i]), Counter())[found] += 1
+    table = fit_aligner(cased, alignment, threads=threads, progress=report).forward.table
+    is_source_word, is_target_word = (
+        np.array([any(map(str.isalnum, piece)) for piece in tokenizer.vocabulary]) for tokenizer in (source, target)
+    )
     entries: list[Translated] = []
-    for word, seen in sorted(counts.items()):
-        total = seen.total()
-        kept = [each for each in sorted(seen.items(), key=lambda each: (-each[1], each[0])) if UNKNOWN not in each[0]]
-        for ids, count in kept[:translations]:
-            if word != UNKNOWN and count >= MIN_SHARE * total:
-                words = tuple(target.piece(number) for number in ids)
-                entries.append(Translated((source.piece(word),), words, "", count / total))
-    return entries
+    for word in np.unique(cased.sources).tolist():
+        columns, probabilities = table.row(word)
+        is_like = (is_target_word[columns] == is_source_word[word]) & (columns >= len(RESERVED))
+        columns, probabilities = columns[is_like], probabilities[is_like]
+        order = np.argsort(-probabilities, kind="stable")[:translations]
+        if word >= len(RESERVED):
+            entries += [
+                Translated((source.piece(word),), (target.piece(int(columns[at])),), "", float(probabilities[at]))
+                for at in order
+                if at == order[0] or probabilities[at] >= MIN_PROBABILITY
+            ]
+    return [entry for entry in entries if entry.score > 0]
 
 
 def _cased(
@@ -238,7 +234,7 @@ class Lookup:
         for entry in entries:
             found.setdefault(entry.source, []).append(entry)
         self._options = {source: _options(each) for source, each in found.items()}
-        self._categories = {source: each[0].category for source, each in found.items()}
+        self._categories = {source: max(each, key=lambda entry: entry.score).category for source, each in found.items()}
         self._written: dict[tuple[str, ...], tuple[str, ...]] = {}
         """How a phrase in lower case is written in the dictionary."""
         for source in found:
@@ -526,6 +522,8 @@ class DictionaryConfig(ModelSettings):
     """Rules that reorder neighbouring phrases by their classes: a YAML list of `from` and `to`."""
     translations: int = Field(default=10, ge=1, le=1_000)
     """Translations of a word that are induced at most."""
+    alignment: AlignmentModelConfig = Model1Config()
+    """The model of word alignment that finds them; hmm takes longer and finds better ones."""
 
     @property
     def has_attention(self) -> bool:
@@ -566,7 +564,12 @@ class DictionaryConfig(ModelSettings):
         if self.is_induced:
             known = {each.source for each in entries}
             induced = induce(
-                pairs.train, pairs.tokenizers, translations=self.translations, threads=torch.get_num_threads()
+                pairs.train,
+                pairs.tokenizers,
+                translations=self.translations,
+                alignment=self.alignment,
+                threads=torch.get_num_threads(),
+                report=partial(progress, listener, "aligning words, rounds", total=rounds(self.alignment)),
             )
             entries += [each for each in induced if each.source not in known]
         model = DictionaryTranslator(tuple(entries), self._rules(given), pairs.tokenizers, {})
