@@ -128,8 +128,6 @@ def _read_model(word: str) -> ServedModel:
         return ServedModel(name, path, "language model", created=int(path.stat().st_mtime))
     folder = find_model(path)
     card, config = read_card(folder), read_settings(folder)
-    if config.purpose == "aligner":
-        raise UsageError(f"{path} cannot be served: {in_words(config)}")
     created = int((folder / "model.json").stat().st_mtime)
     scores = tuple(f"{score.name} {score.value:.1f}" for score in card.measured)
     if config.purpose == "aligner":
