@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from seqloom.apps import translator as translate
-from seqloom.apps.translator import Translator
+from seqloom.apps.backends import NetworkBackend
+from seqloom.runs import translator as translate
 from system.bad_files import ENGLISH, GERMAN, LANGUAGE_MODEL, TRANSLATOR, Bench, as_bytes, write_model
 
 A, B = as_bytes(ENGLISH), as_bytes(GERMAN)
@@ -85,7 +85,7 @@ def test_blank_lines_stay_blank_and_the_model_is_not_asked(bench: Bench) -> None
         scored = bench.call("translate", "MODEL", "a.en", "--scores")
     assert (plain.code, plain.out) == (0, "\n\n\n")
     assert scored.lines == ["null\t"] * 3
-    with mock.patch.object(Translator, "_log_probs", side_effect=AssertionError("the model was asked")):
+    with mock.patch.object(NetworkBackend, "_log_probs", side_effect=AssertionError("the model was asked")):
         assert bench.call("score", "MODEL", "a.en", "a.de").lines == ["null"] * 3
 
 
