@@ -270,6 +270,8 @@ class Bars:
 SCORES = {
     "loss": "dev loss",
     "perplexity": "perplexity",
+    "kl": "KL in nats",
+    "active_units": "active units",
     "bleu": "BLEU",
     "chrf": "chrF",
     "exact_match": "exact match",

@@ -17,6 +17,7 @@ TaskKind = Literal[
     "unsupervised",
     "language_modelling",
     "bidirectional_language_modelling",
+    "variational_language_modelling",
     "masked_language_modelling",
     "fitting",
 ]

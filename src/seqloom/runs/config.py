@@ -26,6 +26,7 @@ from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import TransformerConfig
+from seqloom.models.vae import VaeConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.settings import SearchConfig
 from seqloom.smt.aligner import AlignerConfig
@@ -42,6 +43,7 @@ from seqloom.tasks.settings import (
     NceConfig,
     TranslationConfig,
     UnsupervisedConfig,
+    VariationalConfig,
 )
 from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
@@ -118,6 +120,7 @@ ModelConfig = Annotated[
     | RnnLmConfig
     | GptConfig
     | ElmoConfig
+    | VaeConfig
     | BertConfig
     | NGramConfig
     | MarkovConfig
@@ -137,6 +140,7 @@ AnyTask = (
     | UnsupervisedConfig
     | LanguageModellingConfig
     | BidirectionalConfig
+    | VariationalConfig
     | MaskedLanguageModellingConfig
     | FittingConfig
 )

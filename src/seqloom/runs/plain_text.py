@@ -29,7 +29,8 @@ from seqloom.runs.readers import measure_perplexity
 from seqloom.runs.sizing import Sizing, choose_fitted_sizes, choose_text_sizes, text_facts
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
-from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig
+from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig, VariationalConfig
+from seqloom.tasks.variational import VariationalTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.normalise import is_blank
@@ -73,7 +74,7 @@ def sizes_for(config: RunConfig, facts: TextFacts, *, dev_tokens: int = 0) -> Si
     model, task, pieces, training = config.model, config.task, config.text.kind, config.training
     if model.is_fitted:
         return choose_fitted_sizes(facts, model, pieces=pieces)
-    assert isinstance(task, LanguageModellingConfig | BidirectionalConfig)
+    assert isinstance(task, LanguageModellingConfig | BidirectionalConfig | VariationalConfig)
     steps = training.steps if "steps" in training.model_fields_set else None
     return choose_text_sizes(facts, model, task, pieces=pieces, steps=steps, dev_tokens=dev_tokens)
 
@@ -203,11 +204,16 @@ class TextData:
 
     def task(
         self, config: RunConfig, *, device: torch.device, listener: Listener
-    ) -> LanguageModellingTask | BidirectionalTask:
+    ) -> LanguageModellingTask | BidirectionalTask | VariationalTask:
         """What the model is trained for."""
         assert self.dev is not None
         if isinstance(config.task, BidirectionalConfig):
             return BidirectionalTask(self.train, self.dev, config=config.task, seed=config.seed, device=device)
+        if isinstance(config.task, VariationalConfig):
+            total = config.training.steps * config.training.batches_per_step
+            return VariationalTask(
+                self.train, self.dev, config=config.task, total_batches=total, seed=config.seed, device=device
+            )
         assert isinstance(config.task, LanguageModellingConfig)
         return LanguageModellingTask(
             self.train, self.dev, config=config.task, seed=config.seed, device=device, listener=listener

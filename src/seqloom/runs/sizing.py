@@ -13,7 +13,7 @@ from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Piece
 from seqloom.core.errors import SeqloomError
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.data.plain_text import TextCorpus
-from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig
+from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig, VariationalConfig
 from seqloom.text.languages import find_language
 from seqloom.text.marks import count_words, is_one_word
 from seqloom.text.normalise import collapse_spaces, is_blank
@@ -319,7 +319,7 @@ MIN_VALIDATIONS = 4
 def choose_text_sizes(
     facts: TextFacts,
     model: ModelSettings,
-    task: LanguageModellingConfig | BidirectionalConfig,
+    task: LanguageModellingConfig | BidirectionalConfig | VariationalConfig,
     *,
     pieces: Pieces,
     steps: int | None = None,

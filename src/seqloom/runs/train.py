@@ -64,6 +64,7 @@ from seqloom.tasks.language_modelling import LanguageModellingTask
 from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.tasks.translation import TranslationTask
 from seqloom.tasks.unsupervised import UnsupervisedTask
+from seqloom.tasks.variational import VariationalTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import EncodedText, Tokenizers
@@ -353,7 +354,7 @@ class _Session:
     """The settings that build the model."""
     data: PairData | TextData | TwoTextData
     model: nn.Module
-    task: TranslationTask | UnsupervisedTask | LanguageModellingTask | BidirectionalTask
+    task: TranslationTask | UnsupervisedTask | LanguageModellingTask | BidirectionalTask | VariationalTask
     trainer: Trainer[Any]
     world: World
     listener: Listener

@@ -64,8 +64,8 @@ class BidirectionalTask:
         self.config = config
         self.seed = seed
         self.device = device
-        self.sentences = _sentences(train, "training")
-        self.dev_sentences = _sentences(dev, "held-out")
+        self.sentences = sentences_with_words(train, "training")
+        self.dev_sentences = sentences_with_words(dev, "held-out")
         lengths = train.lengths[self.sentences]
         self.plan = BatchPlan(lengths, lengths, tokens_per_batch=config.tokens_per_batch, seed=seed)
         self.objective = make_objective(config.objective, train.counts())
@@ -128,7 +128,7 @@ class BidirectionalTask:
         """−Σ log P of what follows and of what precedes, and the number of symbols of each."""
         reader = cast("BidirectionalModel", model)
         totals, count = [0.0, 0.0], 0
-        for some in _by_length(self.dev, chosen, tokens=self.config.tokens_per_batch):
+        for some in sentences_by_length(self.dev, chosen, tokens=self.config.tokens_per_batch):
             batch = collate_sentences(self.dev, some, device=self.device)
             found, labels = reader(batch.ids, batch.lengths), both_labels(batch.ids, batch.lengths)
             for way, features in enumerate((found.following, found.preceding)):
@@ -157,7 +157,7 @@ def collate_sentences(
     return SentenceBatch(*tensors, lines=text.lines[chosen], epoch=epoch, index=index)
 
 
-def _sentences(text: Stream, name: str) -> Int[np.ndarray, " sentences"]:
+def sentences_with_words(text: Stream, name: str) -> Int[np.ndarray, " sentences"]:
     """The lines with words."""
     found = np.flatnonzero(text.lengths > 1)
     if not len(found):
@@ -165,7 +165,7 @@ def _sentences(text: Stream, name: str) -> Int[np.ndarray, " sentences"]:
     return found
 
 
-def _by_length(
+def sentences_by_length(
     text: Stream, chosen: Int[np.ndarray, " sentences"], *, tokens: int
 ) -> Iterator[Int[np.ndarray, " some"]]:
     """Sentences of similar length, rows × the longest of them within `tokens`."""

@@ -223,6 +223,31 @@ class BidirectionalConfig(Config):
         return {"tokens_per_batch": rows * length}, Reason(("task.tokens_per_batch",), text)
 
 
+class VariationalConfig(Config):
+    """What a variational autoencoder is trained for."""
+
+    kind: Literal["variational_language_modelling"] = "variational_language_modelling"
+    """Names this task in a config file."""
+    tokens_per_batch: int = Field(2048, ge=1, le=100_000_000)
+    """Places in a batch: sentences × the longest of them, the end mark counted."""
+    annealing: float = Field(0.5, ge=0, le=1)
+    """Share of each cycle in which the weight of the KL term rises from 0 to 1; 0 gives it the weight 1 throughout."""
+    cycles: int = Field(1, ge=1, le=1_000)
+    """How often the weight of the KL term rises in a run (Fu et al., 2019)."""
+    free_nats: float = Field(3.0, ge=0)
+    """Nats of KL for each sentence that cost nothing, shared equally by the dimensions of z."""
+    word_dropout: float = Field(0.3, ge=0, le=1)
+    """Share of the words before the next one that the decoder cannot see, in training, so that it needs z."""
+    dev_lines: int = Field(0, ge=0)
+    """Held-out sentences that each validation reads, from the first on; 0 reads all."""
+
+    @staticmethod
+    def batch_sizes(rows: int, length: int) -> tuple[dict[str, Any], Reason]:
+        """The settings of batches of so many tokens, and their reason."""
+        text = f"batches of {rows * length:,} tokens, a sentence by itself"
+        return {"tokens_per_batch": rows * length}, Reason(("task.tokens_per_batch",), text)
+
+
 class MaskedLanguageModellingConfig(Config):
     """What an encoder was trained for: hidden tokens from all others. It has no settings: encoders are imported."""
 
