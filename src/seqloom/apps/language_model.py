@@ -32,6 +32,7 @@ from seqloom.core.stepping import ReadsAhead, Source, State, Step, Stepper
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.interop.arpa import read_arpa, write_arpa
 from seqloom.metrics.perplexity import Perplexities
+from seqloom.models.protocols import HasLatentVariable
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded, LoadedFitted, in_words, load_any, require_loaded
@@ -382,36 +383,86 @@ class LanguageModel:
             given["beam"] = max(chosen.beam_for(count), chosen.beam)
         ids = [self.tokenizer.encode(line) for line in prompt.split("\n")]
         one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
-        stepper = PromptedStepper(
-            self.stepper(precision=chosen.precision),
-            ids,
-            reads_across_lines=self.reads_across_lines,
-            past_line_ends=past_line_ends,
-            has_unknown=has_unknown,
-        )
-        if stepper.longest is not None:
-            room = stepper.longest - stepper.prompt
-            if room < 1:
-                raise UsageError(
-                    f"the prompt has {sum(map(len, ids)):,} tokens, and this model reads texts of at most "
-                    f"{stepper.longest:,}; give a shorter one"
-                )
-            # Texts that reach the end of the positions are not finished, as with any other maximum length.
-            given["length_constant"] = min(chosen.limits(Source(one, one[0]))[0], room)
-            given["length_factor"] = 0.0
         cancellation = None
         if is_cancelled is not None:
             cancellation = Cancellation(lambda _text: is_cancelled(), on_dropped)
-        with torch.inference_mode():
-            (found,) = decode(
-                stepper,
-                Source(one, one[0]),
-                SearchConfig(**given),
-                keys=[0],
-                show=self.tokenizer.decode,
-                cancellation=cancellation,
+        # A model with a latent variable writes each sample from a point of its own.
+        latent = self._latent if chosen.method == "sample" else None
+        steppers = [self.stepper(precision=chosen.precision)]
+        if latent is not None:
+            given["nbest"] = 1
+            steppers = [latent.stepper(point[None]) for point in latent.prior(count, seed=given["seed"])]
+        texts: list[GeneratedText] = []
+        for key, base in enumerate(steppers):
+            stepper = PromptedStepper(
+                base,
+                ids,
+                reads_across_lines=self.reads_across_lines,
+                past_line_ends=past_line_ends,
+                has_unknown=has_unknown,
             )
-        return [self._generated(prompt, ids[-1], hypothesis) for hypothesis in found]
+            if stepper.longest is not None:
+                room = stepper.longest - stepper.prompt
+                if room < 1:
+                    raise UsageError(
+                        f"the prompt has {sum(map(len, ids)):,} tokens, and this model reads texts of at most "
+                        f"{stepper.longest:,}; give a shorter one"
+                    )
+                # Texts that reach the end of the positions are not finished, as with any other maximum length.
+                given["length_constant"] = min(chosen.limits(Source(one, one[0]))[0], room)
+                given["length_factor"] = 0.0
+            with torch.inference_mode():
+                (found,) = decode(
+                    stepper,
+                    Source(one, one[0]),
+                    SearchConfig(**given),
+                    keys=[key],
+                    show=self.tokenizer.decode,
+                    cancellation=cancellation,
+                )
+            texts += [self._generated(prompt, ids[-1], hypothesis) for hypothesis in found]
+        return texts
+
+    def between(self, first: str, second: str, *, steps: int = 7, beam: int = 4) -> list[GeneratedText]:
+        """The most probable texts at equal distances on the straight line between the points of two texts.
+
+        Both ends are included. The model must have a latent variable (model.kind=vae).
+        """
+        steps = as_whole_number(steps, "steps", least=2)
+        beam = as_whole_number(beam, "beam", least=1)
+        if self._latent is None:
+            raise UsageError(
+                f"{self.loaded.folder} has no latent variable to move along; train one with model.kind=vae"
+                if len(self._loaded) == 1
+                else "texts between two others come from one model; leave out the others"
+            )
+        ends = []
+        for text in (first, second):
+            ids = self.tokenizer.encode(as_text(text, "text"))
+            if not ids:
+                raise UsageError("a text between which to move is blank; give two texts with words")
+            row = torch.tensor([ids], device=self.loaded.device)
+            with torch.inference_mode():
+                ends.append(self._latent.points_of(row, torch.tensor([len(ids)], device=self.loaded.device)))
+        own = self.config.search
+        limit = OutputLimit(own.length_factor or 0.0, own.length_constant or OutputLimit().constant)
+        settings = SearchConfig(method="beam", beam=beam).with_output_limit(limit)
+        one = torch.ones(1, 1, dtype=torch.long, device=self.loaded.device)
+        texts = []
+        for at in range(steps):
+            share = at / (steps - 1)
+            base = self._latent.stepper((1 - share) * ends[0] + share * ends[1])
+            stepper = PromptedStepper(base, [[]], reads_across_lines=False, past_line_ends=False, has_unknown=False)
+            with torch.inference_mode():
+                (found,) = decode(stepper, Source(one, one[0]), settings, keys=[0], show=self.tokenizer.decode)
+            texts.append(self._generated("", [], found[0]))
+        return texts
+
+    @property
+    def _latent(self) -> HasLatentVariable | None:
+        """The model, if it has a latent variable and is not mixed with others."""
+        model = self.loaded.model
+        return model if len(self._loaded) == 1 and isinstance(model, HasLatentVariable) else None
 
     @property
     def reads_across_lines(self) -> bool:

@@ -14,6 +14,7 @@ EXAMPLES = examples(
     "seqloom generate run/model --prompt 'The old man'",
     "seqloom generate run/model --count 5 search.temperature=0.7 search.top_p=0.9 search.seed=3",
     "seqloom generate shakespeare/model --prompt 'ROMEO:' --past-line-ends search.length_constant=1000",
+    "seqloom generate vae/model --between 'The dog sleeps.' 'We have no time.' --steps 5",
     "seqloom generate run/model --prompt 'It is' search.method=beam search.beam=8 --count 8 --json",
 )
 
@@ -32,6 +33,17 @@ def generate(
             "--with", metavar="MODEL", help="Another model with the same vocabulary, mixed in with equal weight."
         ),
     ] = None,
+    between: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--between",
+            metavar="TEXT TEXT",
+            help="Texts on the way from one to another, by a model with a latent variable (model.kind=vae).",
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", metavar="N", help="Texts for --between, both ends included; 7 by default.")
+    ] = None,
     past_line_ends: Annotated[
         bool,
         typer.Option("--past-line-ends", help="Continue past line ends, up to search.length_constant tokens."),
@@ -39,7 +51,7 @@ def generate(
     unknown: Annotated[bool, typer.Option("--unknown", help="Allow ⁇ for words outside the vocabulary.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a record per text: text, log_prob, tokens …")] = False,
 ) -> None:
-    """Generate text with a language model: random samples, or the most probable texts.
+    """Generate text with a language model: random samples, the most probable texts, or texts between two others.
 
     Search settings: search.temperature, search.top_k, search.top_p, search.min_p, search.seed, search.no_repeat, or
     search.method=beam. The same seed gives the same texts.
@@ -49,9 +61,20 @@ def generate(
         raise UsageError(f"{given.others[0]!r} is not a setting path=value; give the beginning of a text with --prompt")
     require_search_settings(given.overrides)
 
+    if steps is not None and between is None:
+        raise UsageError("--steps requires --between TEXT TEXT")
+    if between is not None and (prompt or count != 1 or past_line_ends or unknown):
+        raise UsageError("--between cannot be combined with --prompt, --count, --past-line-ends or --unknown")
+
     from seqloom.apps.language_model import open_language_model
 
     opened = open_language_model(model, given.overrides, companions=others or [])
+    if between is not None:
+        own = opened.config.search
+        beam = own.beam if own.method == "beam" else 4
+        for number, written in enumerate(opened.between(*between, steps=steps or 7, beam=beam), start=1):
+            print(json_line({"number": number, **vars(written)}) if json else clean(written.text))
+        return
     unknown_tokens, tokens = opened.unknown_in(prompt)
     if unknown_tokens:
         with show_events(as_json=json) as listener:

@@ -86,6 +86,27 @@ class SentenceModel(Protocol):
         ...
 
 
+@runtime_checkable
+class HasLatentVariable(Protocol):
+    """A language model that writes each text from a point of a latent space."""
+
+    latent: int
+
+    def prior(self, rows: int, *, seed: int) -> Float[Tensor, "rows latent"]:
+        """Random points; each depends on the seed and its row alone."""
+        ...
+
+    def points_of(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch latent"]:
+        """The points of given texts, which come without BEGIN and END."""
+        ...
+
+    def stepper(self, z: Float[Tensor, "rows latent"] | None = None) -> Stepper:
+        """The model as a search sees it, from given points, a row each."""
+        ...
+
+
 class RecurrentLanguageModel(Protocol):
     """What a model must offer to be trained and used as a language model."""
 

@@ -199,6 +199,13 @@ class Vae(nn.Module):
         ]
         return torch.from_numpy(np.stack(drawn)).to(self.embedding.weight)
 
+    def points_of(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch latent"]:
+        """The mean of q(z ∣ w) of given texts."""
+        with evaluating(self):
+            return self.posterior(ids, lengths).mean
+
     def stepper(self, z: Float[Tensor, "rows latent"] | None = None) -> "VaeStepper":
         """This model for the search, from given points, a row each; without any, from the mean of the prior."""
         return VaeStepper(self, z)
