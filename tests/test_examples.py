@@ -14,6 +14,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.elmo import Elmo
 from seqloom.models.protocols import TranslationModel
+from seqloom.models.vae import Vae
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.config import MODELS, FitsPairs, FitsText, RunConfig
 from seqloom.runs.translator import source_sentence
@@ -67,6 +68,8 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
     elif isinstance(model, Elmo):
         both = model(source.ids[:, :2], torch.tensor([2, 1]))
         features = torch.cat([both.following, both.preceding])
+    elif isinstance(model, Vae):
+        features, _ = model(source.ids[:, :2], previous, torch.tensor([2, 1]), torch.ones(2, model.latent))
     else:
         assert isinstance(model, ReadsText)
         features = model(previous, None)[0].flatten(0, 1)
