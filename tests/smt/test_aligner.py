@@ -16,12 +16,13 @@ from seqloom.classical.alignment import (
     HmmAlignmentConfig,
     Model1Config,
 )
-from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.config import resolve
+from seqloom.core.errors import ConfigError, ModelError, UsageError
 from seqloom.core.files import sha256_of
 from seqloom.core.symbols import UNKNOWN
 from seqloom.data.corpus import open_corpus
 from seqloom.data.phrasebook import sample_pairs
-from seqloom.runs.config import DataConfig
+from seqloom.runs.config import DataConfig, RunConfig
 from seqloom.runs.model_dir import add_file
 from seqloom.smt.aligner import AlignerConfig, FittedAligner
 from seqloom.smt.pairs import EncodedPairs
@@ -178,6 +179,13 @@ def test_the_same_text_gives_the_same_file_with_any_number_of_threads(saved: Sav
         fit_words(text, config, threads=threads).save(folder, data=data, fingerprint="x")
         hashes.add(sha256_of(folder / "model.safetensors"))
     assert hashes == {sha256_of(saved.folder / "model.safetensors")}
+
+
+def test_a_setting_of_another_model_of_alignment_names_the_kinds_that_have_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(RunConfig, overrides=["model.kind=aligner", "model.alignment.tension=4"])
+    choices = "model.alignment.kind=model1 or model.alignment.kind=diagonal"
+    assert str(caught.value).endswith(f"it is a setting of the kinds model1 and diagonal ({choices})")
 
 
 def test_wrong_arguments_are_named(saved: Saved) -> None:

@@ -517,6 +517,9 @@ class _Spot:
             return f"; a dot is for the command line, in a file this is written {section}: {{{key}: …}}"
         others = [kind for path, kind in _paths(self.root, self.tree.values) if path == self.path and kind]
         if others:
+            # Where another kind of an inner section has it, that of an outer one stays.
+            deepest = max(kind.count(".") for kind in others)
+            others = list(dict.fromkeys(kind for kind in others if kind.count(".") == deepest))
             *most, last = map(_kind_in, others)
             of_kinds = f"kinds {', '.join(most)} and {last}" if most else f"kind {last}"
             if len(others) <= MAX_NAMED_KINDS:
