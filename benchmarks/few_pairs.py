@@ -1,186 +1,245 @@
-"""Translation from few pairs or none.
+"""Translation with few pairs or none: three figures, each with its goal.
 
-    python benchmarks/few_pairs.py mapping [--seed 1] [--folder DIR]
+    python benchmarks/few_pairs.py [--part cipher|halves|back] [--seeds 1 2 3] [--quick] [--keep FOLDER]
 
-mapping   Dictionaries from word vectors of two languages, without a parallel line: of the phrasebook's English and a
-          cipher of it (`seqloom.data.cipher`), trained on different halves; and of the first half of Multi30k's German
-          and the second half of its English (SEQLOOM_DATA names the folder of the data). Printed: the share of words
-          whose first translation is right. The cipher is its own gold dictionary; that of Multi30k comes from word
-          alignments of all its pairs, of which the mapping sees none.
+SEQLOOM_DATA names the folder of the data. All parts use the commands of the package with one thread.
+
+    cipher   The phrasebook in English, and other sentences of it in a made-up language (other words, another order).
+             No pairs, no seed words: vectors of both texts are mapped, and the dictionary starts task.kind=unsupervised.
+             Goal: 60 BLEU on unseen sentences.
+    halves   Multi30k: the German side of one half and the English side of the other, so that no line has a translation,
+             and 99 seed words (`few_pairs_seeds.tsv`). Goal: 1.5 times the BLEU of substitution by the dictionary.
+    back     Multi30k: 2,000 pairs and 27,000 lines of English (data.monolingual). Goal: 2 BLEU more than the baseline
+             of the 2,000 pairs on test_2016, as the mean over the seeds.
+
+`--quick` tries all steps on a little text; its figures mean nothing, and no goal is claimed. `--keep` leaves the runs
+in a folder, and continues there: a run that is finished is not trained again. The exit code is 1 if a goal is missed.
 """
 
 import argparse
+import gzip
 import os
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from harness.progress import say
-from seqloom import train
-from seqloom.apps.vectors import align_vectors, open_vectors
-from seqloom.classical.alignment import Bitext, fit_aligner
-from seqloom.classical.vector_mapping import MappingSettings, Start
-from seqloom.classical.vectors import WordVectors
+from harness.processes import exit_on_termination
+from harness.progress import duration, say
+from multi30k_scores import multi30k_bleu
 from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.core.files import read_lines, write_atomically
 from seqloom.data.cipher import cipher_of, cipher_word
 from seqloom.data.phrasebook import sample_sentences
-from seqloom.text.marks import JOINER, split_words
+from seqloom.metrics.scoring import score
+from seqloom.metrics.translation import Bleu
+from seqloom.runs.two_texts import Substitution
+from seqloom.smt.dictionary import Dictionary
+from seqloom.text.marks import split_words
 
-PHRASEBOOK_LINES = 26_800
-MULTI30K_HALF = 14_500
-FREQUENT_WORDS = (300, 1000)
-"""Precision is measured on so many most frequent words of the source."""
-SEED_WORDS = 100
-GOLD_SHARE, GOLD_LINKS = 0.2, 5
-"""A translation is right if it has this share of the links of a word, which has at least so many of them."""
+HERE = Path(__file__).resolve().parent
+PARTS = ("cipher", "halves", "back")
+CIPHER_SEED = 7
+CIPHER_GOAL, HALVES_GOAL, BACK_GOAL = 60.0, 1.5, 2.0
 
-Gold = Mapping[str, frozenset[str]]
+VECTORS = ("model.kind=word2vec", "text.lowercase=true", "model.threads=1")
+CIPHER_VECTORS = ("model.epochs=40",)
+HALVES_VECTORS = ("model.epochs=20", "model.width=100")
+
+CIPHER_MODEL = (
+    "text.kind=word", "model.width=64", "model.feed_forward=128", "model.encoder_layers=2", "model.decoder_layers=2",
+    "model.dropout_rate=0.1", "training.learning_rate=0.004", "training.warmup=100", "training.steps=1500",
+    "training.validate_every=100", "training.save_every=100", "task.start_steps=200", "task.mix_steps=300",
+)  # fmt: skip
+HALVES_MODEL = (
+    "text.kind=word", "text.minimum_count=2", "text.lowercase=true", "model.width=128", "model.feed_forward=256",
+    "model.encoder_layers=3", "model.decoder_layers=3", "model.dropout_rate=0.1", "training.learning_rate=0.002",
+    "training.warmup=300", "training.steps=6000", "training.validate_every=300", "training.save_every=300",
+    "task.start_steps=600", "task.mix_steps=1500",
+)  # fmt: skip
+QUICK = ("training.steps=20", "training.validate_every=10", "training.save_every=10", "training.warmup=5")
 
 
 @dataclass(frozen=True)
-class Halves:
-    """Lines of two languages, none of which translates another, and which translations of words are right."""
+class Figure:
+    """One line of the table."""
 
-    name: str
-    source: Sequence[str]
-    target: Sequence[str]
-    gold: Gold
-
-
-def cipher_halves(*, seed: int) -> Halves:
-    """Half of the phrasebook's English as a cipher, and the other half as it is."""
-    lines = sample_sentences("en", count=PHRASEBOOK_LINES, seed=1)
-    middle = len(lines) // 2
-    words = {word for line in lines for word in words_of(line)}
-    gold = {cipher_word(word, seed): frozenset({word}) for word in words if word.isalpha()}
-    return Halves("cipher of the phrasebook", cipher_of(lines[:middle], seed), lines[middle:], gold)
+    what: str
+    value: float
+    minutes: float = 0.0
 
 
-def multi30k_folder() -> Path:
-    """Where Multi30k is."""
-    data = os.environ.get("SEQLOOM_DATA")
-    if not data or not (Path(data) / "multi30k").is_dir():
-        raise UsageError(f"SEQLOOM_DATA={data or ''} has no folder multi30k; set it to the folder with the data sets")
-    return Path(data) / "multi30k"
+def seqloom(*arguments: str | Path) -> None:
+    """Run a command of the package with one thread; its output goes to stderr."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    subprocess.run([sys.executable, "-m", "seqloom", *map(str, arguments)], check=True, env=environment, stdout=2)
 
 
-def multi30k_halves() -> Halves:
-    """The first half of the German side and the second half of the English side."""
-    folder = multi30k_folder()
-    german, english = (list(read_lines(folder / f"train.{language}.gz")) for language in ("de", "en"))
-    gold = aligned_words(german, english)
-    return Halves("Multi30k de–en", german[:MULTI30K_HALF], english[-MULTI30K_HALF:], gold)
+def train(run: Path, *arguments: str | Path) -> Path:
+    """Train in a folder, or finish what was begun there; the model."""
+    if (run / "run.json").is_file():
+        if not (run / "model" / "model.json").is_file():
+            seqloom("train", "--resume", run)
+    else:
+        seqloom("train", *arguments, "--out", run)
+    return run / "model"
 
 
-def aligned_words(sources: Sequence[str], targets: Sequence[str]) -> Gold:
-    """The words that a word is linked to often, by word alignments of parallel lines."""
-    sides = [[words_of(line) for line in lines] for lines in (sources, targets)]
-    known = [{word: number for number, word in enumerate(sorted({w for line in side for w in line}))} for side in sides]
-    one, other = ([[ids[word] for word in line] for line in side] for ids, side in zip(known, sides, strict=True))
-    bitext = Bitext.from_sentences(one, other)
-    links: dict[str, Counter[str]] = {}
-    alignments = fit_aligner(bitext).align(bitext, symmetrise="intersection")
-    for source, target, alignment in zip(*sides, alignments, strict=True):
-        for place, partner in alignment:
-            links.setdefault(source[place], Counter())[target[partner]] += 1
-    return {
-        word: frozenset(other for other, count in found.items() if count >= GOLD_SHARE * found.total())
-        for word, found in links.items()
-        if found.total() >= GOLD_LINKS and word.isalpha()
-    }
+def translate(model: Path, lines: Sequence[str], name: Path) -> list[str]:
+    """The translations of lines, by way of files."""
+    source, target = name.with_suffix(".source"), name.with_suffix(".translated")
+    write(source, lines)
+    with source.open("rb") as given, target.open("wb") as taken:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+        command = [sys.executable, "-m", "seqloom", "translate", str(model)]
+        subprocess.run(command, check=True, env=environment, stdin=given, stdout=taken)
+    return target.read_text(encoding="utf-8").splitlines()
 
 
-def words_of(line: str) -> list[str]:
-    """Lower-cased words and marks."""
-    return [word.replace(JOINER, "") for word in split_words(line.strip().lower())]
+def write(path: Path, lines: Sequence[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
 
 
-def train_vectors(lines: Sequence[str], folder: Path, *, seed: int) -> WordVectors:
-    """word2vec with the settings that are chosen for so much text, but wider; the mapping reduces the width itself."""
-    folder.mkdir(parents=True)
-    write_atomically(folder / "text.txt", "".join(f"{line}\n" for line in lines))
-    overrides = ["model.kind=word2vec", "text.lowercase=true", "model.width=200", "model.threads=1", f"seed={seed}"]
-    train(overrides=overrides, train=[str(folder / "text.txt")], out=folder / "run")
-    return open_vectors(folder / "run")
+def mapped(folder: Path, texts: Sequence[Path], settings: Sequence[str], *options: str | Path, quick: bool) -> Path:
+    """The dictionary of the mapped vectors of two texts."""
+    vectors = [train(folder / f"vectors{text.suffix}", *VECTORS, *settings, "--train", text) for text in texts]
+    dictionary = folder / "dictionary.tsv"
+    trials = ("--trials", "0") if quick else ()
+    seqloom("vectors", "align", *vectors, *options, *trials, "--out", dictionary)
+    return dictionary
 
 
-def most_frequent_pairs(source: WordVectors, target: WordVectors, gold: Gold) -> list[tuple[str, str]]:
-    """The most frequent source words, each with its most frequent right translation."""
-    pairs = []
-    for word in source.words:
-        if known := [other for other in gold.get(word, ()) if other in target]:
-            pairs.append((word, min(known, key=target.row)))
-    return pairs[:SEED_WORDS]
+# --- the parts --------------------------------------------------------------------------------------------------------
 
 
-def precision(found: Mapping[str, str], words: Sequence[str], gold: Gold, target: WordVectors) -> tuple[float, int]:
-    """The share of right translations among the words that could be right, and their number."""
-    asked = [word for word in words if any(other in target for other in gold.get(word, ()))]
-    return sum(found[word] in gold[word] for word in asked) / len(asked), len(asked)
+def cipher(folder: Path, *, seed: int, quick: bool) -> tuple[list[Figure], bool]:
+    """Two texts of the phrasebook without a pair, one of them in another language."""
+    count = 1500 if quick else 9000
+    lines = sample_sentences("en", count=2 * count, seed=seed)
+    test = sample_sentences("en", count=100 if quick else 500, seed=seed, split="test")
+    sources = cipher_of(test, CIPHER_SEED)
+    texts = [
+        write(folder / "text.xx", cipher_of(lines[:count], CIPHER_SEED)),
+        write(folder / "text.en", lines[count:]),
+    ]
+    words = {word.lower() for line in lines for word in split_words(line) if any(map(str.isalpha, word))}
+    gold = write(folder / "gold.tsv", [f"{cipher_word(word, CIPHER_SEED)}\t{word}" for word in sorted(words)])
+    began = time.monotonic()
+    dictionary = mapped(folder, texts, CIPHER_VECTORS, "--start", "nothing", "--gold", gold, quick=quick)
+    settings = [*CIPHER_MODEL, *(QUICK if quick else ())]
+    model = train(
+        folder / "run", "task.kind=unsupervised", f"task.dictionary={dictionary}", f"seed={seed}", *settings,
+        "--train", texts[0], "--train", texts[1],
+    )  # fmt: skip
+    minutes = (time.monotonic() - began) / 60
+    substitute, _ = Substitution.both_ways(Dictionary.read(dictionary))
+    substituted = [substitute(line) for line in sources]
+    found = translate(model, sources, folder / "test")
+    before, after = (score(Bleu(), each, references=test).value for each in (substituted, found))
+    figures = [Figure("cipher: substitution", before), Figure("cipher: unsupervised", after, minutes)]
+    return figures, after >= CIPHER_GOAL
 
 
-def map_halves(halves: Halves, starts: Sequence[Start], *, folder: Path, seed: int) -> list[str]:
-    """Train vectors of both halves, map them from each start, and measure; the rows of a table."""
-    begin = time.perf_counter()
-    source = train_vectors(halves.source, folder / "source", seed=seed)
-    target = train_vectors(halves.target, folder / "target", seed=seed + 1)
-    say(f"{halves.name}: {source!r}, {target!r}, {time.perf_counter() - begin:.0f} s")
-    rows = []
-    for start in starts:
-        begin = time.perf_counter()
-        seeds = most_frequent_pairs(source, target, halves.gold) if start == "seeds" else []
-        mapping = align_vectors(source, target, start=start, seeds=seeds, settings=MappingSettings(seed=seed))
-        found = {pair.source: pair.target for pair in mapping.dictionary()}
-        given = {word for word, _ in seeds}
-        shares = []
-        for count in (*FREQUENT_WORDS, len(source)):
-            words = [word for word in source.words[:count] if word not in given]
-            share, asked = precision(found, words, halves.gold, target)
-            shares.append(f"{share:.1%} of {asked}")
-        seconds = time.perf_counter() - begin
-        name = f"{len(seeds)} seeds" if seeds else {"equal": "equal strings"}.get(start, start)
-        say(f"{halves.name}, {name}: {mapping.chance}")
-        p_value = mapping.chance.p_value if mapping.chance else float("nan")
-        rows.append(f"| {halves.name} | {name} | {' | '.join(shares)} | {p_value:.1g} | {seconds:.0f} |")
-    return rows
+def multi30k(name: str, language: str) -> list[str]:
+    path = Path(os.environ.get("SEQLOOM_DATA", "")) / "multi30k" / f"{name}.{language}.gz"
+    if not path.is_file():
+        raise UsageError(f"{path} not found; set SEQLOOM_DATA to the folder with the data sets")
+    return gzip.open(path, "rt", encoding="utf-8").read().splitlines()
 
 
-def measure_mapping(folder: Path, *, seed: int) -> None:
-    """The part `mapping`."""
-    rows = map_halves(cipher_halves(seed=seed), ["nothing"], folder=folder / "cipher", seed=seed)
-    rows += map_halves(multi30k_halves(), ["nothing", "equal", "seeds"], folder=folder / "multi30k", seed=seed)
-    first, second = FREQUENT_WORDS
-    print(f"\n| text | start | {first} most frequent words | {second} | all | p of chance | seconds |")
-    print("|---|---|---:|---:|---:|---:|---:|")
-    print("\n".join(rows))
-    print("\nThe share of words whose first translation is right; seeds are left out.")
+def halves(folder: Path, *, seed: int, quick: bool) -> tuple[list[Figure], bool]:
+    """The German lines of one half and the English lines of the other."""
+    german, english = multi30k("train", "de"), multi30k("train", "en")
+    half = 1000 if quick else len(german) // 2
+    texts = [write(folder / "text.de", german[:half]), write(folder / "text.en", english[half : 2 * half])]
+    tested = 50 if quick else 1000
+    sources, references = (multi30k("test_2016_flickr", code)[:tested] for code in ("de", "en"))
+    began = time.monotonic()
+    dictionary = mapped(folder, texts, HALVES_VECTORS, "--seeds", HERE / "few_pairs_seeds.tsv", quick=quick)
+    settings = [*HALVES_MODEL, *(QUICK if quick else ())]
+    model = train(
+        folder / "run", "task.kind=unsupervised", f"task.dictionary={dictionary}", f"seed={seed}", *settings,
+        "--train", texts[0], "--train", texts[1],
+    )  # fmt: skip
+    minutes = (time.monotonic() - began) / 60
+    substitute, _ = Substitution.both_ways(Dictionary.read(dictionary))
+    found = translate(model, [line.lower() for line in sources], folder / "test")
+    substituted = [substitute(line) for line in sources]
+    before, after = (multi30k_bleu(each, references, language="en").value for each in (substituted, found))
+    figures = [Figure("halves: substitution", before), Figure("halves: unsupervised", after, minutes)]
+    return figures, after >= HALVES_GOAL * before
 
 
-PARTS: dict[str, Callable[..., None]] = {"mapping": measure_mapping}
+def back(folder: Path, *, seeds: Sequence[int], quick: bool) -> tuple[list[Figure], bool]:
+    """2,000 pairs with and without back-translation of 27,000 lines."""
+    german, english = multi30k("train", "de"), multi30k("train", "en")
+    pairs, lines, tested = (200, 400, 50) if quick else (2000, 27_000, 1000)
+    files = [write(folder / "pairs.de", german[:pairs]), write(folder / "pairs.en", english[:pairs])]
+    text = write(folder / "more.en", english[pairs : pairs + lines])
+    dev = [write(folder / f"dev.{code}", multi30k("val", code)[:tested]) for code in ("de", "en")]
+    sources, references = (multi30k("test_2016_flickr", code)[:tested] for code in ("de", "en"))
+    figures, gains = [], []
+    for seed in seeds:
+        began, run = time.monotonic(), folder / f"run-{seed}"
+        train(
+            run, f"data.monolingual=[{text}]", f"seed={seed}", *(QUICK if quick else ()),
+            "--train", files[0], "--train", files[1], "--dev", dev[0], "--dev", dev[1],
+        )  # fmt: skip
+        minutes = (time.monotonic() - began) / 60
+        values = []
+        for name, model in (("baseline", run / "baseline" / "model"), ("back-translation", run / "model")):
+            found = translate(model, sources, folder / f"{name}-{seed}")
+            values.append(multi30k_bleu(found, references, language="en").value)
+            figures.append(Figure(f"back, seed {seed}: {name}", values[-1], 0.0 if name == "baseline" else minutes))
+        gains.append(values[1] - values[0])
+    figures.append(Figure("back: mean gain", statistics.mean(gains)))
+    return figures, statistics.mean(gains) >= BACK_GOAL
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("part", choices=PARTS, help="what to measure")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the cipher, of training and of the mapping")
-    parser.add_argument("--folder", type=Path, help="keep runs here (default: a temporary folder)")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=PARTS, help="one part only")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of back; the others use the first")
+    parser.add_argument("--quick", action="store_true", help="a little text, no goals")
+    parser.add_argument("--keep", type=Path, help="a folder for the runs")
     given = parser.parse_args()
-    measure = partial(PARTS[given.part], seed=given.seed)
-    try:
-        if given.folder is not None:
-            measure(given.folder)
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder))
-    except SeqloomError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
+    exit_on_termination()
+    reached: dict[str, bool] = {}
+    print("| what | BLEU | minutes |\n|---|---|---|")
+    with tempfile.TemporaryDirectory() as temporary:
+        for part in [given.part] if given.part else PARTS:
+            folder = (given.keep or Path(temporary)) / part
+            folder.mkdir(parents=True, exist_ok=True)
+            began = time.monotonic()
+            try:
+                if part == "back":
+                    seeds = given.seeds[:1] if given.quick else given.seeds
+                    figures, reached[part] = back(folder, seeds=seeds, quick=given.quick)
+                else:
+                    measure = cipher if part == "cipher" else halves
+                    figures, reached[part] = measure(folder, seed=given.seeds[0], quick=given.quick)
+            except (SeqloomError, subprocess.CalledProcessError) as error:
+                say(str(error))
+                sys.exit(2)
+            for figure in figures:
+                minutes = f"{figure.minutes:.0f}" if figure.minutes else ""
+                print(f"| {figure.what} | {figure.value:.1f} | {minutes} |", flush=True)
+            say(f"{part}: {duration(time.monotonic() - began)}")
+    if given.quick:
+        return
+    goals = {
+        "cipher": f"at least {CIPHER_GOAL:g} BLEU without pairs",
+        "halves": f"at least {HALVES_GOAL:g} times substitution",
+        "back": f"at least {BACK_GOAL:g} BLEU more by back-translation",
+    }
+    print()
+    for part, is_reached in reached.items():
+        print(f"{part}: {goals[part]}: {'reached' if is_reached else 'MISSED'}")
+    sys.exit(0 if all(reached.values()) else 1)
 
 
 if __name__ == "__main__":

@@ -309,6 +309,7 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
         "decode.py",
         "few_pairs.py",
         "decode_phrases.py",
+        "mapped_words.py",
         "multi30k_scores.py",
         "kill_loop.py",
         "run_all.py",

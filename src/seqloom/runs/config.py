@@ -246,6 +246,15 @@ class DataConfig(Config):
     tokens_per_batch: int = Field(4096, ge=1, le=100_000_000)
     """Places in a batch of pairs: sentences × the longest of them, on the longer side."""
 
+    monolingual: tuple[str, ...] = ()
+    """Text of the target language, in any format that can be read, for back-translation: a reverse model makes sources
+    for its lines, and the translator learns from these pairs too."""
+    synthetic_share: float = Field(0.5, gt=0, lt=1)
+    """Share of back-translated pairs among those of an epoch, about: genuine pairs are repeated so that they make up
+    the rest. They are never dropped."""
+    back_translation: Literal["beam", "greedy", "sample"] = "beam"
+    """How the reverse model translates the text: with the beam of its search settings, greedily, or by sampling."""
+
     learn_pieces_from: int = Field(1_000_000, ge=200_000)
     """Lines of pairs, those of both sides counted, from which subword pieces are learned. Of more, blocks of lines are
     drawn that make up so many."""
@@ -373,6 +382,11 @@ class RunConfig(Config):
                 "training.parallel=replicated"
             )
         self._check_windows()
+        if self.data.monolingual and (self.model.is_fitted or not isinstance(self.task, TranslationConfig)):
+            raise ValueError(
+                f"data.monolingual={list(self.data.monolingual)} is for translators that are trained in steps on "
+                f"pairs, not for model.kind={self.model.kind} with task.kind={self.task.kind}; leave it out"
+            )
         if self.model.needs_shared_vocabulary and not self.text.shared:
             tying = getattr(self.model, "tying", "all")
             raise ValueError(

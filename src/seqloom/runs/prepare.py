@@ -51,7 +51,7 @@ OWN_FILES = re.compile(
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
     r"/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
-    r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv)"
+    r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
 )
 """Everything a run directory can hold before `run.json` is written."""
 
@@ -61,7 +61,7 @@ POSITIONS = ("task.windows", "task.offset", "task.rows", "task.length", "task.bu
 FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser", *POSITIONS)
 """Settings, or whole sections, that give weights, ids and positions of a run their meaning."""
 
-FREE = ("data.workers", "data.train", "data.dev", "model.builder")
+FREE = ("data.workers", "data.train", "data.dev", "data.monolingual", "model.builder")
 """Settings among them that change nothing; that files of other names hold the same text is seen from the text."""
 
 
@@ -373,7 +373,7 @@ def is_unprepared(run: Path) -> bool:
 def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FORMATS, listener: Listener) -> None:
     """Make the run directory with everything that does not change in training."""
     require_new(run)
-    files = _files([*config.data.train, *config.data.dev])
+    files = _files([*config.data.train, *config.data.dev, *config.data.monolingual])
     stamps = _stamps(files)
     text = open_text(config, formats=formats, listener=listener)
     with locked(run):
@@ -523,7 +523,7 @@ def prepare_resume(
         load_data(run, config)
     except DataError as error:
         damage = str(error)
-    names = [*config.data.train, *config.data.dev]
+    names = [*config.data.train, *config.data.dev, *config.data.monolingual]
     files = _files(names)
     missing = next((path for path in files if not path.exists()), None)
     looked = "" if missing is None or missing.is_absolute() else f" (looked in {Path.cwd()})"

@@ -24,6 +24,7 @@ from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.scoring import CorpusScore
+from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.detection import learn_tables
 from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_model, require_builder, require_device
@@ -165,6 +166,9 @@ def train(
     with join(require_device(chosen.device)) as world:
         _require_shares(chosen, world, listener=listener)
         world.first_does(lambda: prepare_run(run, chosen, formats=readable, listener=listener), what="prepare the run")
+        if chosen.data.monolingual:
+            remember_given(run, file, overrides)
+            make_mixture(run, chosen, sub_run=_sub_run(model, formats, listener), formats=readable, listener=listener)
         try:
             if chosen.model.is_fitted:
                 return _fit(run, chosen, world=world, listener=listener)
@@ -239,6 +243,9 @@ def resume(
                 )
 
         world.first_does(prepare, what="open the run")
+        if config.data.monolingual:
+            sub_run, readable = _sub_run(model, formats, listener), (*FORMATS, *formats)
+            make_mixture(run, config, sub_run=sub_run, formats=readable, listener=listener)
         if config.model.is_fitted:
             fitted = _fit(run, config, world=world, listener=listener)
             if world.is_first and config != before:
@@ -247,6 +254,17 @@ def resume(
             return fitted
         session = _open(run, config, builder=model, world=world, listener=listener, resumed_from=before)
         return _train(session, exact=exact, allow_data_change=allow_data_change, strict=strict, strict_save=strict_save)
+
+
+def _sub_run(model: BuildsModel | None, formats: Sequence[Format], listener: Listener) -> SubRun:
+    """How a run trains another one inside itself."""
+
+    def begin_or_resume(folder: Path, overrides: Sequence[str], files: Sequence[str], dev: Sequence[str]) -> object:
+        if (folder / "run.json").is_file():
+            return resume(folder, model=model, formats=formats, listener=listener)
+        return train(None, overrides, out=folder, train=files, dev=dev, model=model, formats=formats, listener=listener)
+
+    return begin_or_resume
 
 
 def _report_steps(before: RunConfig, now: RunConfig, *, listener: Listener) -> None:
@@ -286,6 +304,8 @@ def _require_shares(config: RunConfig, world: World, *, listener: Listener) -> N
             f"training.batches_per_step={batches} cannot be shared by {world.size} ranks; "
             f"set it to at least {world.size}, or start fewer ranks"
         )
+    if world.size > 1 and config.data.monolingual:
+        raise ConfigError(f"data.monolingual cannot be shared by {world.size} ranks; start one rank")
     if world.size > 1 and isinstance(config.task, LanguageModellingConfig) and config.task.windows == "sequential":
         raise ConfigError(
             f"task.windows=sequential carries a state from batch to batch, which cannot be shared by {world.size} "
@@ -477,7 +497,10 @@ def _train(
     listener(Event("model_saved", {"path": str(folder)}))
     if failure is not None:
         raise TrainingError(f"{failure} The run is kept in {run}, and its model ({chosen}) in {folder}")
-    return Trained(run, folder, outcome, measured.scores, config.purpose)
+    scores = measured.scores
+    if config.data.monolingual:
+        scores = keep_the_better(run, scores, listener=listener)
+    return Trained(run, folder, outcome, scores, config.purpose)
 
 
 def _finished(run: Path, config: RunConfig, *, outcome: Outcome) -> Trained | None:

@@ -27,10 +27,12 @@ from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, hold_out_pairs,
 from seqloom.data.corpus_files import languages_from, parts_of
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
+from seqloom.data.plain_text import TextCorpus
 from seqloom.data.store import Side, Store, read_stored_lines
 from seqloom.metrics.calibration import Calibration, fit_calibration
 from seqloom.metrics.scoring import Bootstrap, score
 from seqloom.metrics.translation import dev_metrics_for, line_scores
+from seqloom.runs.back_translation import MIXED, open_monolingual, write_pairs
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
@@ -143,6 +145,9 @@ SOURCES = "sources.txt"
 FILES = "files.json"
 """Which training files were read, in the data folder of a run."""
 
+BACK_TRANSLATION_FALLS = 3
+"""Validations in a row with a lower score after which training on synthetic pairs ends."""
+
 EXAMPLES = tuple(DataFacts(pairs, 20.0 + pairs % 7, 30.0, are_unspaced=False) for pairs in (100, 30_000, 10**8))
 """Corpora of very different sizes, which show the settings that depend on the corpus."""
 
@@ -154,7 +159,11 @@ def size_pairs(config: RunConfig, files: Sequence[Path], *, formats: Sequence[Fo
     data = config.data
     corpus = open_corpus(files, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
     _held_out(config, len(corpus))
-    sizing = sizes_for(config, facts_of(corpus, languages))
+    facts = facts_of(corpus, languages)
+    if data.monolingual:
+        synthetic = len(open_monolingual(data.model_copy(update={"target": languages[1]}), formats=formats))
+        facts = replace(facts, pairs=facts.pairs + synthetic)
+    sizing = sizes_for(config, facts)
     named = {side: code for side, code in zip(("source", "target"), languages, strict=True) if code is not None}
     return replace(sizing, defaults={**sizing.defaults, "data": {**sizing.defaults.get("data", {}), **named}})
 
@@ -181,6 +190,12 @@ def open_pairs(
     fingerprints = {"train": train.fingerprint()}
     is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train], formats))
     files = None if is_whole else tuple(str(path) for part in train.parts for path in part)
+    monolingual = None
+    if config.data.monolingual:
+        monolingual = open_monolingual(config.data, formats=formats)
+        fingerprints["monolingual"] = monolingual.fingerprint()
+        for sentence in monolingual.notices:
+            notice(listener, sentence)
     languages = {"source": config.data.source, "target": config.data.target}
     if missing := [side for side, language in languages.items() if language is None]:
         which = "languages are" if len(missing) == 2 else f"{missing[0]} language is"
@@ -193,7 +208,7 @@ def open_pairs(
     if config.data.dev:
         dev = _open(config, config.data.dev, formats=formats, listener=listener)
         fingerprints["dev"] = dev.fingerprint()
-        return PairText(train, dev, fingerprints, files)
+        return PairText(train, dev, fingerprints, files, monolingual)
     hold = hold_out if split == "sources" else hold_out_pairs
     held = hold(train, _held_out(config, len(train)), seed=config.seed)
     shared = ", none of whose sources is in the training text"
@@ -203,7 +218,7 @@ def open_pairs(
         shared = f"; {held.shared_targets:,} of their targets are also in the training text, under other sources"
     kept = f"{len(held.held):,} of {len(train):,} pairs are held out for validation"
     notice(listener, f"no dev files: {kept}{shared}")
-    return PairText(held.rest, held.held, fingerprints, files)
+    return PairText(held.rest, held.held, fingerprints, files, monolingual)
 
 
 @dataclass(frozen=True)
@@ -216,6 +231,8 @@ class PairText:
     """Hashes, by which a resume notices changed files."""
     files: tuple[str, ...] | None
     """The training files that are read, if others were skipped."""
+    monolingual: TextCorpus | None = None
+    """Text of the target language for back-translation."""
 
     @property
     def size(self) -> Mapping[str, int]:
@@ -231,11 +248,18 @@ class PairText:
             notice(listener, f"pieces are learned from about {pairs:,} of {len(self.train):,} pairs")
         sources = (line.source for line in sample_lines(self.train, pairs, seed=config.seed))
         targets = (line.target for line in sample_lines(self.train, pairs, seed=config.seed))
+        if self.monolingual is not None:
+            targets = (line for lines in (targets, (line.text for line in self.monolingual)) for line in lines)
+            # The source side counts as often as if all of the text had a translation.
+            copies = 1 + len(self.monolingual) // max(1, len(self.train))
+            sources = (line.source for _ in range(copies) for line in sample_lines(self.train, pairs, seed=config.seed))
         tokenizers = train_tokenizers(sources, targets, config.text, listener=listener)
         return complete_words(tokenizers, config.model.extra_pairs()) if config.model.is_fitted else tokenizers
 
     def encode(self, run: Path, config: RunConfig, *, tokenizers: Tokenizers, listener: Listener) -> None:
         """Store the pairs as ids below `run`/data, and report what was dropped or looks odd."""
+        if self.monolingual is not None:
+            write_pairs(run, train=self.train, dev=self.dev)
         for name, lines in (("train", self.train), ("dev", self.dev)):
 
             def progress(done: int, everything: int, name: str = name) -> None:
@@ -302,7 +326,9 @@ class PairData:
     @staticmethod
     def load(run: Path, config: RunConfig) -> "PairData":
         """What `PairText.encode` stored. A DataError names a file that is missing or damaged."""
-        train, dev = (Store.open(run / "data" / name, verify=True) for name in ("train", "dev"))
+        is_mixed = bool(config.data.monolingual) and (run / "data" / MIXED).is_dir()
+        names = (MIXED if is_mixed else "train", "dev")
+        train, dev = (Store.open(run / "data" / name, verify=True) for name in names)
         references = read_stored_lines(run / "data" / "references.txt", len(dev))
         sources = read_stored_lines(run / "data" / SOURCES, len(dev)) if config.model.is_fitted else None
         try:
@@ -333,12 +359,14 @@ class PairData:
             tokens_per_batch=config.data.tokens_per_batch,
             seed=config.seed,
             device=device,
+            falls=BACK_TRANSLATION_FALLS if config.data.monolingual else 0,
         )
 
     def card_values(self, config: RunConfig) -> dict[str, Any]:
         """The training data, for the model card."""
         return {
             "files": list(self.files or config.data.train),
+            **({"monolingual": list(config.data.monolingual)} if config.data.monolingual else {}),
             "pairs": len(self.train),
             "data": self.train.fingerprint(),
             "output_limit": asdict(OutputLimit.covering(self.train.source_lengths, self.train.target_lengths)),

@@ -25,7 +25,7 @@ from seqloom.search.settings import OutputLimit, SearchConfig
 from seqloom.tasks.settings import TranslationConfig
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training.fsdp import gathered
-from seqloom.training.task import Loss
+from seqloom.training.task import Guard, Loss
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class TranslationTask:
         tokens_per_batch: int,
         seed: int,
         device: torch.device,
+        falls: int = 0,
     ) -> None:
         self.train = train
         self.dev = dev
@@ -76,7 +77,16 @@ class TranslationTask:
         self.metric, _ = dev_metrics_for(
             dev.language, lowercase=dev.tokenizer.config.lowercase, references=dev.references
         )
+        self.falls = falls
+        """Validations in a row with a lower score after which training ends; 0 never ends it."""
         self.plan = BatchPlan(train.source_lengths, train.target_lengths, tokens_per_batch=tokens_per_batch, seed=seed)
+
+    @property
+    def guard(self) -> Guard | None:
+        """The score of the dev text, where training pairs are not all genuine."""
+        if not self.falls or not self.config.dev_lines:
+            return None
+        return Guard(FIGURES[type(self.metric)], f"dev {type(self.metric).__name__}", self.falls)
 
     def batches(self, epoch: int) -> int:
         return len(self.plan.batches(epoch))
