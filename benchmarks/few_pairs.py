@@ -5,7 +5,7 @@
 SEQLOOM_DATA names the folder of the data. All parts use the commands of the package with one thread.
 
     cipher   The phrasebook in English, and other sentences of it in a made-up language (other words, another order).
-             No pairs, no seed words: vectors of both texts are mapped, and the dictionary starts task.kind=unsupervised.
+             No pairs, no seed words: vectors of both texts are mapped, which gives the dictionary of the start.
              Goal: 60 BLEU on unseen sentences.
     halves   Multi30k: the German side of one half and the English side of the other, so that no line has a translation,
              and 99 seed words (`few_pairs_seeds.tsv`). Goal: 1.5 times the BLEU of substitution by the dictionary.

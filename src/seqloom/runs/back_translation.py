@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from seqloom.core.config import read_config_file
-from seqloom.core.errors import DataError, Problem, SeqloomError, Stopped, UsageError
+from seqloom.core.errors import DataError, SeqloomError, Stopped, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.files import read_json, read_lines, write_atomically
 from seqloom.core.symbols import BEGIN
@@ -202,8 +202,7 @@ def _mix(
             seen.add(line.text)
             lines.append(Line(line.number, 0, source, line.text))
     if not lines:
-        names = ", ".join(config.data.monolingual)
-        raise DataError(problems=[Problem("the reverse model translates none of its lines", names)])
+        notice(listener, "the reverse model translates no line to its end: there are no synthetic pairs")
     share = config.data.synthetic_share
     copies = max(1, round(len(lines) / len(genuine) * (1 - share) / share))
     symbols = max(tokenizers.source.size, tokenizers.target.size)
