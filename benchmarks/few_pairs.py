@@ -45,9 +45,9 @@ PARTS = ("cipher", "halves", "back")
 CIPHER_SEED = 7
 CIPHER_GOAL, HALVES_GOAL, BACK_GOAL = 60.0, 1.5, 2.0
 
-VECTORS = ("model.kind=word2vec", "text.lowercase=true", "model.threads=1")
-CIPHER_VECTORS = ("model.epochs=40",)
-HALVES_VECTORS = ("model.epochs=20", "model.width=100")
+VECTORS = ("model.kind=word2vec", "text.lowercase=true", "model.width=200", "model.threads=1")
+CIPHER_VECTORS: tuple[str, ...] = ()
+HALVES_VECTORS: tuple[str, ...] = ()
 
 CIPHER_MODEL = (
     "text.kind=word", "model.width=64", "model.feed_forward=128", "model.encoder_layers=2", "model.decoder_layers=2",
@@ -118,7 +118,7 @@ def mapped(folder: Path, texts: Sequence[Path], settings: Sequence[str], *option
 
 def cipher(folder: Path, *, seed: int, quick: bool) -> tuple[list[Figure], bool]:
     """Two texts of the phrasebook without a pair, one of them in another language."""
-    count = 1500 if quick else 9000
+    count = 1500 if quick else 13_400
     lines = sample_sentences("en", count=2 * count, seed=seed)
     test = sample_sentences("en", count=100 if quick else 500, seed=seed, split="test")
     sources = cipher_of(test, CIPHER_SEED)
