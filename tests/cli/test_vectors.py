@@ -107,7 +107,7 @@ def test_align_writes_a_dictionary_and_scores_it(tmp_path: Path) -> None:
     mapped = tmp_path / "a.mapped.txt", tmp_path / "b.mapped.txt"
     out = tmp_path / "d.tsv"
     printed = run(
-        *("align", a, b, "--out", out, "--gold", tmp_path / "gold.tsv", "--trials", 4),
+        *("align", a, b, "--out", out, "--gold", tmp_path / "gold.tsv", "--trials", 5, "--attempts", 2),
         *("--mapped-source", mapped[0], "--mapped-target", mapped[1]),
     )
     lines = [line.split("\t") for line in out.read_text(encoding="utf-8").splitlines()]
@@ -136,7 +136,7 @@ def test_align_refuses_what_cannot_work_in_a_sentence(tmp_path: Path, file: Path
         assert isinstance(result.exception, SeqloomError), result.output
         return result.exception.exit_code, str(result.exception)
 
-    code, message = refused(a, b, "--trials", 6)
+    code, message = refused(a, b, "--trials", 6, "--attempts", 2)
     assert code == 3
     assert message.startswith("the dictionary is no better than chance: mean cosine 0.")
     assert message.endswith("or some pairs with --seeds; --trials 0 leaves the test out")

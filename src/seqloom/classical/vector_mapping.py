@@ -49,6 +49,10 @@ SEED_SHARE = 0.2
 """The share of given pairs in each dictionary: they are repeated until they have this weight."""
 MAX_SHAPE_WORDS = 2000
 """Words of each side whose similarities to each other are compared in a start from nothing."""
+FREQUENCY_WEIGHTS = (0.5, 1.0, 0.0)
+"""λ in the attempts of a start from nothing, in turns."""
+ATTEMPT_WORDS = 1000
+"""Words of each side in these attempts."""
 CHANCE_WORDS = 1500
 """Words of each side in the test of chance, which repeats the learning several times."""
 MAX_P_VALUE = 0.01
@@ -91,6 +95,8 @@ class MappingSettings:
     """Nearest words whose mean cosine corrects a similarity."""
     patience: int = 10
     """Rounds without a rise of the objective after which the keep rate grows, or learning ends."""
+    attempts: int = 10
+    """Attempts of a start from nothing, on few words; the one with the highest objective counts."""
     trials: int = 8
     """Random dictionaries from which learning is repeated, to find out what chance can do; 0 leaves the test out."""
     seed: int = 0
@@ -232,17 +238,18 @@ def pairs_from_shape(
     *,
     neighbours: int,
     frequencies: tuple[Float64[np.ndarray, " sources"], Float64[np.ndarray, " targets"]] | None = None,
+    weight: float = 1.0,
 ) -> Pairs:
     """Words whose similarities to the other words of their own language are distributed alike.
 
-    With the relative frequencies f of the words, csls − ∣log f(x) − log f(z)∣ decides.
+    With the relative frequencies f of the words, csls − λ ∣log f(x) − log f(z)∣ decides.
     """
     count = min(len(sources), len(targets), MAX_SHAPE_WORDS)
     one, other = _shape(sources[:count]), _shape(targets[:count])
     scores = 2 * (one @ other.T) - mean_nearest(one, other, neighbours)[:, None] - mean_nearest(other, one, neighbours)
     if frequencies is not None:
         source_logs, target_logs = (np.log(side[:count]).astype(np.float32) for side in frequencies)
-        scores -= np.abs(source_logs[:, None] - target_logs)
+        scores -= np.float32(weight) * np.abs(source_logs[:, None] - target_logs)
     return _joined(scores.argmax(axis=1), scores.argmax(axis=0))
 
 
@@ -350,16 +357,18 @@ class ChanceTest:
     """The same from random dictionaries that led elsewhere."""
     confirmations: int = 0
     """Random dictionaries that led to the same dictionary."""
+    attempts: int = 1
+    """Dictionaries of which this is the best: p is multiplied by their number (Bonferroni)."""
 
     @property
     def p_value(self) -> float:
-        """The chance that a random dictionary leads to such an objective."""
+        """The chance that as many random dictionaries lead to such an objective."""
         count = len(self.random)
         if count < 2:  # the others agree
             return 0.0
         spread = max(float(np.std(self.random, ddof=1)), MIN_RISE)
         t = (self.objective - float(np.mean(self.random))) / (spread * math.sqrt(1 + 1 / count))
-        return student_tail(t, count - 1)
+        return min(1.0, self.attempts * student_tail(t, count - 1))
 
     @property
     def is_passed(self) -> bool:
@@ -397,6 +406,7 @@ def chance_test(
     pairs: Pairs,
     *,
     settings: MappingSettings,
+    attempts: int = 1,
     progress: Callable[[int], None] = lambda _trials: None,
 ) -> ChanceTest:
     """Learn from the given dictionary and from random ones, all on the most frequent words only, and compare."""
@@ -414,7 +424,7 @@ def chance_test(
         if (reached.pairs.targets[words] == found.pairs.targets[words]).mean() < MIN_AGREEMENT:
             objectives.append(reached.objective)
         progress(trial)
-    return ChanceTest(found.objective, tuple(objectives), settings.trials - len(objectives))
+    return ChanceTest(found.objective, tuple(objectives), settings.trials - len(objectives), attempts)
 
 
 # --- from vectors to a dictionary -------------------------------------------------------------------------------------
@@ -463,7 +473,7 @@ class VectorMapping:
             scores = SHARPNESS * (2 * (sources[begin:end] @ targets.T) - key_means)
             scores -= scores.max(axis=1, keepdims=True)
             totals = np.exp(scores).sum(axis=1)
-            order = np.argsort(-scores, axis=1, kind="stable")[:, :translations]
+            order = _highest(scores, min(translations, len(targets)))
             for row, (columns, total) in enumerate(zip(order.tolist(), totals.tolist(), strict=True)):
                 word = self.source.words[begin + row]
                 if word not in given:
@@ -473,6 +483,14 @@ class VectorMapping:
                     found += (WordPair(word, each, 1 / len(given[word])) for each in given[word])
         unseen = ((word, others) for word, others in given.items() if word not in self.source.rows)
         return found + [WordPair(word, each, 1 / len(others)) for word, others in unseen for each in others]
+
+
+def _highest(scores: Float[np.ndarray, "rows columns"], count: int) -> Int64[np.ndarray, "rows count"]:
+    """The columns of the `count` highest scores of each row, the highest first; of equal ones the first."""
+    places = np.sort(np.argpartition(-scores, count - 1, axis=1)[:, :count], axis=1)
+    order = np.argsort(-np.take_along_axis(scores, places, axis=1), axis=1, kind="stable")
+    found: Int64[np.ndarray, "rows count"] = np.take_along_axis(places, order, axis=1)
+    return found
 
 
 def map_vectors(
@@ -500,7 +518,7 @@ def map_vectors(
     learned = [side[:count] for side, count in zip(sides, counts, strict=True)]
     given = _known_pairs(seeds, source, target, counts)
     best: tuple[Start, Learned] | None = None
-    for name, pairs in _starts(start, given, source, target, learned, settings):
+    for name, pairs in _starts(start, given, source, target, learned, settings, progress):
         found = self_learn(
             learned[0],
             learned[1],
@@ -521,6 +539,7 @@ def map_vectors(
             learned[1],
             found.pairs,
             settings=settings,
+            attempts=settings.attempts if name == "nothing" else 1,
             progress=lambda trial: progress("testing random dictionaries", trial, settings.trials),
         )
     source_map, target_map = weighted_maps(learned[0][found.pairs.sources], learned[1][found.pairs.targets])
@@ -560,6 +579,7 @@ def _starts(
     target: WordVectors,
     learned: Sequence[Vectors],
     settings: MappingSettings,
+    progress: Progress,
 ) -> Iterator[tuple[Start, Pairs]]:
     """The first dictionaries to try."""
     if start == "seeds" or (start is None and len(given.sources)):
@@ -585,7 +605,35 @@ def _starts(
         if source.counts.any() and target.counts.any():
             one, other = (side.counts / side.counts.sum() for side in (source, target))
             frequencies = one, other
-        yield "nothing", pairs_from_shape(*learned, neighbours=settings.neighbours, frequencies=frequencies)
+        yield "nothing", _best_attempt(learned, frequencies, settings, progress)
+
+
+def _best_attempt(
+    learned: Sequence[Vectors],
+    frequencies: tuple[np.ndarray, np.ndarray] | None,
+    settings: MappingSettings,
+    progress: Progress,
+) -> Pairs:
+    """Learn from the shapes of the spaces several times, on the most frequent words, and take the best dictionary.
+
+    The start is weak, so that a single attempt often ends in a poor local optimum; the objective shows which do.
+    """
+    sources, targets = (side[:ATTEMPT_WORDS] for side in learned)
+    best: Learned | None = None
+    for attempt in range(settings.attempts):
+        start = pairs_from_shape(
+            sources,
+            targets,
+            neighbours=settings.neighbours,
+            frequencies=frequencies,
+            weight=FREQUENCY_WEIGHTS[attempt % len(FREQUENCY_WEIGHTS)],
+        )
+        found = self_learn(sources, targets, start, settings=settings, seed=seed_for(settings.seed, "attempt", attempt))
+        if best is None or found.objective > best.objective:
+            best = found
+        progress("trying to start from nothing", attempt + 1, settings.attempts)
+    assert best is not None
+    return best.pairs
 
 
 def _known_pairs(

@@ -215,6 +215,9 @@ def align(
     vocabulary: Annotated[
         int, typer.Option("--vocabulary", min=100, metavar="N", help="Most frequent words of each side to learn from.")
     ] = 5000,
+    attempts: Annotated[
+        int, typer.Option("--attempts", min=1, metavar="N", help="Attempts of a start from nothing; the best counts.")
+    ] = 10,
     trials: Annotated[
         int, typer.Option("--trials", min=0, metavar="N", help="Random starts in the test of chance; 0: no test.")
     ] = 8,
@@ -246,7 +249,7 @@ def align(
         require_new_file(path, inputs=inputs, flag=flag)
     seed_pairs = [] if seeds is None else read_word_pairs(seeds)
     gold_pairs = None if gold is None else read_word_pairs(gold)
-    settings = MappingSettings(vocabulary=vocabulary, trials=trials, seed=seed)
+    settings = MappingSettings(vocabulary=vocabulary, attempts=attempts, trials=trials, seed=seed)
     with show_events(as_json=json) as listener:
         mapping = align_vectors(
             _open(source, as_json=json),
