@@ -51,9 +51,9 @@ def test_phrase_probabilities_add_up_to_one(counts: dict[tuple[int, int], int], 
 
 def test_orientations_are_probabilities_with_a_prior() -> None:
     counts = np.array([[3, 0, 0, 0, 2, 1], [0, 0, 0, 0, 0, 0]], np.int32)
-    found = np.exp(orientation_scores(np.array([0, 1]), counts))
-    np.testing.assert_allclose(found[:, :3].sum(axis=1), 1)
-    np.testing.assert_allclose(found[:, 3:].sum(axis=1), 1)
+    found = np.exp(orientation_scores(np.array([0, 1]), counts, np.array([0, 1])))
+    np.testing.assert_allclose(found[:, :3].sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(found[:, 3:].sum(axis=1), 1, rtol=1e-6)
     assert found[0, 0] > 0.8 > found[1, 0] > 0.5  # the pair without counts has what is usual
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int16, Int32, Int64, UInt8
+from jaxtyping import Int32, Int64, UInt8
 
 from seqloom.classical.alignment import Bitext
 from seqloom.core.errors import DataError
@@ -40,15 +40,15 @@ Array = Any
 class WordLinks(NamedTuple):
     """The links of sentence pairs, one pair after another: those of pair k are between `starts[k]` and `[k + 1]`."""
 
-    sources: Int16[np.ndarray, " links"]
-    targets: Int16[np.ndarray, " links"]
+    sources: Int32[np.ndarray, " links"]
+    targets: Int32[np.ndarray, " links"]
     starts: Int64[np.ndarray, " borders"]
 
     @staticmethod
     def of(links: Iterable[Sequence[tuple[int, int]]]) -> "WordLinks":
         """From the links of each pair, as an aligner gives them."""
-        parts = [np.array(each, np.int16).reshape(-1, 2) for each in links]
-        joined = np.concatenate([np.empty((0, 2), np.int16), *parts])
+        parts = [np.array(each, np.int32).reshape(-1, 2) for each in links]
+        joined = np.concatenate([np.empty((0, 2), np.int32), *parts])
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(part) for part in parts], dtype=np.int64)])
         return WordLinks(np.ascontiguousarray(joined[:, 0]), np.ascontiguousarray(joined[:, 1]), starts)
 

@@ -309,16 +309,19 @@ def conditional(
 
 
 def orientation_scores(
-    source: Int64[np.ndarray, " pairs"], orientations: Int32[np.ndarray, "pairs six"]
-) -> Float64[np.ndarray, "pairs six"]:
-    """log P(o ∣ f, e) of phrase pairs."""
-    result = np.empty(orientations.shape)
+    source: Int64[np.ndarray, " pairs"],
+    orientations: Int32[np.ndarray, "pairs six"],
+    rows: Int64[np.ndarray, " some"],
+) -> Float32[np.ndarray, "some six"]:
+    """log P(o ∣ f, e) of some of the phrase pairs."""
+    result = np.empty((len(rows), 6), np.float32)
     for side in (slice(0, 3), slice(3, 6)):
-        counts = orientations[:, side].astype(np.float64)
+        counts = orientations[:, side]
         of_all = (counts.sum(axis=0) + 1) / (counts.sum() + 3)
         of_source = np.stack([np.bincount(source, weights=column) for column in counts.T], axis=1)
         prior = (of_source + SOURCE_STRENGTH * of_all) / (of_source.sum(axis=1, keepdims=True) + SOURCE_STRENGTH)
-        smoothed = (counts + PAIR_STRENGTH * prior[source]) / (counts.sum(axis=1, keepdims=True) + PAIR_STRENGTH)
+        own = counts[rows].astype(np.float64)
+        smoothed = (own + PAIR_STRENGTH * prior[source[rows]]) / (own.sum(axis=1, keepdims=True) + PAIR_STRENGTH)
         result[:, side] = np.log(smoothed)
     return result
 
@@ -332,14 +335,13 @@ def build_table(
     """Score all phrase pairs, and keep the best `options` of each source phrase by the sum of their scores."""
     pairs = with_linked_words(pairs, weights)
     target_starts, targets = _target_words(pairs.target, pairs.targets)
-    scores = np.empty((len(pairs.counts), len(SCORES)))
+    scores = np.empty((len(pairs.counts), len(SCORES)), np.float32)
     scores[:, 0] = np.log(conditional(pairs.target, pairs.source, pairs.counts, smoothing=smoothing))
     scores[:, 2] = np.log(conditional(pairs.source, pairs.target, pairs.counts, smoothing=smoothing))
     lengths, numbers = pairs.sources.lengths(pairs.source), pairs.sources
     fill_lexical(
         pairs.source, lengths, numbers.parents, numbers.words, target_starts, targets, pairs.links, weights, scores
     )
-    orientations = orientation_scores(pairs.source, pairs.orientations)
     order = np.lexsort((pairs.target, -scores.sum(axis=1), pairs.source))  # the source numbers stay in order
     counts = np.bincount(pairs.source)
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -357,8 +359,8 @@ def build_table(
         np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
         targets[places],
         pairs.links[places],
-        scores[kept].astype(np.float32),
-        orientations[kept].astype(np.float32),
+        scores[kept],
+        orientation_scores(pairs.source, pairs.orientations, kept),
     )
 
 

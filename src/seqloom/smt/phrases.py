@@ -33,7 +33,7 @@ from seqloom.core.config import Config
 from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
 from seqloom.core.errors import DataError, ModelError
 from seqloom.core.events import Event, Listener, ignore, notice, progress
-from seqloom.core.files import read_lines
+from seqloom.core.files import read_lines, require_file
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
@@ -120,6 +120,10 @@ class PhrasesConfig(ModelSettings):
         if unknown := [name for name in value if name not in FEATURES]:
             raise ValueError(f"unknown feature {unknown[0]!r}; the features are {', '.join(FEATURES)}")
         return value
+
+    def check_files(self) -> None:
+        for name in self.language_model_text:
+            require_file(Path(name))
 
     def fit_pairs(self, pairs: EncodedPairs, *, seed: int, listener: Listener = ignore) -> "PhraseModel":
         """Link, extract, count and tune."""
