@@ -45,6 +45,8 @@ PARTS = ("cipher", "halves", "back")
 CIPHER_SEED = 7
 CIPHER_GOAL, HALVES_GOAL, BACK_GOAL = 60.0, 1.5, 2.0
 
+TRANSLATIONS = 5
+"""Translations of each word in a dictionary of mapped vectors."""
 VECTORS = ("model.kind=word2vec", "text.lowercase=true", "model.width=200", "model.threads=1")
 CIPHER_VECTORS: tuple[str, ...] = ()
 HALVES_VECTORS: tuple[str, ...] = ()
@@ -109,7 +111,8 @@ def mapped(folder: Path, texts: Sequence[Path], settings: Sequence[str], *option
     vectors = [train(folder / f"vectors{text.suffix}", *VECTORS, *settings, "--train", text) for text in texts]
     dictionary = folder / "dictionary.tsv"
     trials = ("--trials", "0") if quick else ()
-    seqloom("vectors", "align", *vectors, *options, *trials, "--out", dictionary)
+    several = ("--translations", str(TRANSLATIONS))  # back-translation finds out which of them is right
+    seqloom("vectors", "align", *vectors, *options, *several, *trials, "--out", dictionary)
     return dictionary
 
 

@@ -7,14 +7,14 @@ run/data/*_dev/        held-out lines likewise, and as text in *_dev.txt
 run/data/dev/          dev pairs, if there are some, and their reference lines in references.txt
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 
 from seqloom.core.declaration import DataFacts, Reason
 from seqloom.core.errors import DataError, Problem, UsageError
@@ -155,41 +155,60 @@ def _open(config: RunConfig, side: int, *, name: str, formats: Sequence[Format])
 # --- words by a dictionary --------------------------------------------------------------------------------------------
 
 
+Candidates = tuple[tuple[str, float], ...]
+"""Translations of a word, best first, with their shares, which add up to 1."""
+
+
 @dataclass(frozen=True)
 class Substitution:
     """A line word by word in another language: as it is written, else in lower case, else as it is."""
 
-    words: Mapping[str, str]
+    words: Mapping[str, Candidates]
 
     @staticmethod
     def both_ways(dictionary: Dictionary) -> tuple["Substitution", "Substitution"]:
-        """From the first language to the second, and back: the translation that counts most, in either direction."""
-        tables: tuple[dict[str, tuple[float, str]], ...] = ({}, {})
+        """From the first language to the second, and back, with the scores of the same entries."""
+        tables: tuple[dict[str, dict[str, float]], ...] = ({}, {})
         places: dict[str, int] = {}
         for entry in dictionary.entries:
             places[entry.source] = places.get(entry.source, 0) + 1
             value = 1 / places[entry.source] if entry.score is None else entry.score
-            for table, one, other in ((tables[0], entry.source, entry.target), (tables[1], entry.target, entry.source)):
-                if one and other and (one not in table or value > table[one][0]):
-                    table[one] = value, other
-        first, second = (Substitution({word: found for word, (_, found) in table.items()}) for table in tables)
+            if entry.target:
+                tables[0].setdefault(entry.source, {}).setdefault(entry.target, value)
+                tables[1].setdefault(entry.target, {}).setdefault(entry.source, value)
+        first, second = (Substitution({word: _shares(found) for word, found in table.items()}) for table in tables)
         return first, second
 
-    def word(self, word: str) -> str | None:
-        """The translation of a word; None if there is none."""
-        if (found := self.words.get(word)) is not None:
-            return found
+    def candidates(self, word: str) -> Candidates:
+        """The translations of a word; none if it is unknown."""
         lower = word.lower()
-        found = self.words.get(lower)
-        return found if found is None or lower == word else found[:1].upper() + found[1:]
+        if word in self.words or lower == word:
+            return self.words.get(word, ())
+        return tuple((found[:1].upper() + found[1:], share) for found, share in self.words.get(lower, ()))
 
-    def __call__(self, line: str) -> str:
-        return join_words([self.word(word) or word for word in split_words(line)])
+    def __call__(self, line: str, generator: np.random.Generator | None = None) -> str:
+        """The line with the best translation of each word, or with one that is drawn by its share."""
+        words = split_words(line)
+        heights = np.zeros(len(words)) if generator is None else generator.random(len(words))
+        return join_words([self._drawn(word, height) for word, height in zip(words, heights.tolist(), strict=True)])
+
+    def _drawn(self, word: str, height: float) -> str:
+        candidates = self.candidates(word)
+        for found, share in candidates:
+            if height < share:
+                return found
+            height -= share
+        return candidates[-1][0] if candidates else word
 
     def known_share(self, lines: Sequence[str]) -> float:
         """The share of words with letters that have a translation."""
         words = [word for line in lines for word in split_words(line) if any(map(str.isalpha, word))]
-        return sum(self.word(word) is not None for word in words) / max(1, len(words))
+        return sum(bool(self.candidates(word)) for word in words) / max(1, len(words))
+
+
+def _shares(scores: Mapping[str, float]) -> Candidates:
+    total = sum(scores.values())
+    return tuple((word, scores[word] / total) for word in sorted(scores, key=lambda word: -scores[word]))
 
 
 @dataclass(frozen=True)
@@ -199,8 +218,10 @@ class SubstitutedLines:
     text: TextCorpus
     numbers: frozenset[int]
     is_rest: bool
-    substitute: Callable[[str], str] | None
+    substitute: Substitution | None
     """None copies the lines."""
+    seed: int
+    """Of the translations that are drawn for the words of each line."""
 
     def __len__(self) -> int:
         return len(self.text) - len(self.numbers) if self.is_rest else len(self.numbers)
@@ -208,7 +229,10 @@ class SubstitutedLines:
     def __iter__(self) -> Iterator[Line]:
         for line in self.text:
             if (line.number in self.numbers) != self.is_rest:
-                source = line.text if self.substitute is None else self.substitute(line.text)
+                source = line.text
+                if self.substitute is not None:
+                    generator = np.random.default_rng(seed_for(self.seed, "substitution", line.number))
+                    source = self.substitute(line.text, generator)
                 yield Line(line.number, 0, line.text if is_blank(source) else source, line.text)
 
     def blocks(self) -> Iterator[Block]:
@@ -249,7 +273,10 @@ def open_two_texts(config: RunConfig, *, formats: Sequence[Format] = FORMATS, li
                 raise DataError(problems=[Problem(f"{problem}the direction of the two texts?", str(path))])
     else:
         notice(listener, "no task.dictionary: only pieces that both languages share give the model a start")
-    first, second = (_Split(text, numbers, way) for text, numbers, way in zip(texts, held, ways, strict=True))
+    first, second = (
+        _Split(text, numbers, way, seed_for(config.seed, "dictionary", side))
+        for side, (text, numbers, way) in enumerate(zip(texts, held, ways, strict=True))
+    )
     pairs = None
     if config.data.dev:
         languages = config.data.source, config.data.target
@@ -266,7 +293,7 @@ def open_two_texts(config: RunConfig, *, formats: Sequence[Format] = FORMATS, li
 
 def hash_of(ways: Sequence[Substitution | None]) -> int:
     """A number that changes with what the dictionary translates."""
-    words = sorted(f"{one}\t{other}" for way in ways if way is not None for one, other in way.words.items())
+    words = sorted(f"{one}\t{found}" for way in ways if way is not None for one, found in way.words.items())
     return seed_for(0, "\n".join(words))
 
 
@@ -288,9 +315,10 @@ class _Split:
     text: TextCorpus
     held_out: frozenset[int]
     substitute: Substitution | None
+    seed: int
 
     def lines(self, *, is_dev: bool) -> SubstitutedLines:
-        return SubstitutedLines(self.text, self.held_out, not is_dev, self.substitute)
+        return SubstitutedLines(self.text, self.held_out, not is_dev, self.substitute, self.seed)
 
 
 @dataclass(frozen=True)
@@ -345,7 +373,8 @@ class TwoTexts:
             write_lines(held, store(held, f"{side}_dev"), f"{side}_dev.txt")
         way = self.texts[1].substitute
         words = {} if way is None else way.words
-        write_atomically(data / WORDS, "".join(f"{one}\t{other}\n" for one, other in words.items()))
+        rows = (f"{one}\t{other}\t{share:.6g}\n" for one, found in words.items() for other, share in found)
+        write_atomically(data / WORDS, "".join(rows))
         if self.pairs is not None:
             write_lines(self.pairs, store(self.pairs, "dev"), "references.txt")
 
@@ -374,8 +403,8 @@ class TwoTextData:
     texts: tuple[MonolingualText, MonolingualText]
     pairs: Store | None
     references: list[str]
-    words: list[tuple[str, str]]
-    """Words of the second language and their translations by the dictionary."""
+    words: list[tuple[str, str, float]]
+    """Words of the second language, their translations by the dictionary, and the share of each."""
 
     @staticmethod
     def load(run: Path, config: RunConfig) -> "TwoTextData":
@@ -387,8 +416,9 @@ class TwoTextData:
         pairs = Store.open(data / "dev", verify=True) if config.data.dev else None
         references = [] if pairs is None else read_stored_lines(data / "references.txt", len(pairs))
         try:
-            words = [(one, other) for one, _, other in (line.partition("\t") for line in read_lines(data / WORDS))]
-        except (UsageError, DataError) as error:
+            rows = [line.split("\t") for line in read_lines(data / WORDS)]
+            words = [(one, other, float(share)) for one, other, share in rows]
+        except (UsageError, DataError, ValueError) as error:
             raise DataError(f"{data / WORDS} cannot be read ({error})") from error
         return TwoTextData(Tokenizers.load(run / "text"), (texts[0], texts[1]), pairs, references, words)
 
@@ -416,13 +446,17 @@ class TwoTextData:
             device=device,
         )
 
-    def _twins(self) -> Int64[np.ndarray, "words 2"]:
-        """Words of the dictionary that are one symbol each: those of the first language, then of the second."""
+    def _twins(self) -> tuple[Int64[np.ndarray, "words 2"], Float64[np.ndarray, " words"]]:
+        """Words of the dictionary that are one symbol each, those of the first language first; and their shares."""
         encode = self.tokenizers.target.encode_many
-        second, first = (encode([pair[side] for pair in self.words]) for side in (0, 1))
-        found = [(*one, *other) for one, other in zip(first, second, strict=True) if len(one) == len(other) == 1]
-        different = [pair for pair in found if pair[0] != pair[1] and UNKNOWN not in pair]
-        return np.array(different, dtype=np.int64).reshape(-1, 2)
+        second, first = encode([row[0] for row in self.words]), encode([row[1] for row in self.words])
+        found = [
+            ((*one, *other), share)
+            for one, other, (_, _, share) in zip(first, second, self.words, strict=True)
+            if len(one) == len(other) == 1 and one != other and UNKNOWN not in (*one, *other)
+        ]
+        pairs = np.array([pair for pair, _ in found], dtype=np.int64).reshape(-1, 2)
+        return pairs, np.array([share for _, share in found], dtype=np.float64)
 
     def card_values(self, config: RunConfig) -> dict[str, Any]:
         """The training data, for the model card."""

@@ -23,7 +23,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64, Integer
+from jaxtyping import Bool, Float64, Int64, Integer
 from torch import Tensor, nn
 
 from seqloom.core.seeds import seed_for
@@ -97,7 +97,7 @@ class UnsupervisedTask:
         texts: tuple[MonolingualText, MonolingualText],
         *,
         pairs: DevSet | None,
-        twins: Int64[np.ndarray, "words 2"],
+        twins: tuple[Int64[np.ndarray, "words 2"], Float64[np.ndarray, " words"]],
         config: UnsupervisedConfig,
         tokenizer: Tokenizer,
         blank: int,
@@ -110,7 +110,8 @@ class UnsupervisedTask:
     ) -> None:
         self.texts, self.pairs, self.config = texts, pairs, config
         self.twins = twins
-        """Symbols of words of the first language, and of their translations by the dictionary."""
+        """Symbols of words of the first language and of their translations by the dictionary, and the share of each
+        among the translations of a word of the second language."""
         self.tokenizer = tokenizer
         self.seed, self.device = seed, device
         self.tokens_per_batch, self.batches_per_step = tokens_per_batch, batches_per_step
@@ -139,15 +140,22 @@ class UnsupervisedTask:
         return Guard(ROUND_TRIP, "round-trip chrF", self.config.falls)
 
     def prepare(self, model: nn.Module) -> None:
-        """Begin with similar vectors for words that translate each other: e_y ← (e_x + e_y) / √2.
+        """Begin with similar vectors for words that translate each other: e_y ← (e_y + Σ_x w_x e_x) / √2, ‖w‖ = 1.
 
         A model with unrelated vectors would first have to learn the dictionary by heart.
         """
         tables = {id(module.weight): module.weight for module in model.modules() if isinstance(module, Embedding)}
-        first, second = torch.from_numpy(self.twins).to(self.device).unbind(1)
+        pairs, shares = self.twins
+        if not len(pairs):
+            return
+        squares = np.bincount(pairs[:, 1], weights=shares**2)
+        weights = torch.from_numpy(shares / np.sqrt(squares[pairs[:, 1]])).to(self.device)  # [words]
+        first, second = torch.from_numpy(pairs).to(self.device).unbind(1)
         with torch.no_grad():
             for table in tables.values():
-                table[second] = (table[first] + table[second]) * math.sqrt(0.5)
+                mean = torch.zeros_like(table).index_add_(0, second, table[first] * weights[:, None].to(table.dtype))
+                changed = second.unique()
+                table[changed] = (table[changed] + mean[changed]) * math.sqrt(0.5)
 
     # --- batches -----------------------------------------------------------------------------------------------------
 
