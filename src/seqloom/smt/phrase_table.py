@@ -277,6 +277,18 @@ def fill_targets(target: Array, target_starts: Array, parents: Array, words: Arr
         write_phrase(target[row], end - begin, parents, words, out[begin:end])
 
 
+@compiled()
+def copy_words(
+    kept: Array, starts: Array, words: Array, links: Array, kept_starts: Array, kept_words: Array, kept_links: Array
+) -> None:
+    """The words and links of the rows that are kept."""
+    for row in range(len(kept)):
+        begin, size = starts[kept[row]], kept_starts[row + 1] - kept_starts[row]
+        for place in range(size):
+            kept_words[kept_starts[row] + place] = words[begin + place]
+            kept_links[kept_starts[row] + place] = links[begin + place]
+
+
 def discounts_of(counts: Int64[np.ndarray, " pairs"]) -> Float64[np.ndarray, " four"]:
     """D(0), D(1), D(2) and D(3 and more) of modified Kneser-Ney, from how many pairs have each count."""
     seen = np.bincount(np.minimum(counts, 5), minlength=6)
@@ -298,13 +310,19 @@ def conditional(
 ) -> Float64[np.ndarray, " pairs"]:
     """φ(outcome ∣ given) of phrase pairs with these counts."""
     totals = np.bincount(given, weights=counts)
-    shares = np.zeros(len(totals))
-    taken = np.zeros(len(counts))
-    if smoothing == "kneser_ney":
-        taken = discounts_of(counts)[np.minimum(counts, 3)]
-        shares = np.bincount(given, weights=taken) / np.maximum(totals, 1)
-    lower = np.bincount(outcome) / max(1, len(outcome))
-    found: np.ndarray = (counts - taken) / totals[given] + shares[given] * lower[outcome]
+    found = counts.astype(np.float64)
+    if smoothing == "none":
+        found /= totals[given]
+        return found
+    # In place, because there may be tens of millions of pairs.
+    taken = discounts_of(counts)[np.minimum(counts, 3)]
+    found -= taken
+    found /= totals[given]
+    shares = np.bincount(given, weights=taken) / np.maximum(totals, 1)
+    del taken, totals
+    rest = shares[given]
+    rest *= (np.bincount(outcome) / max(1, len(outcome)))[outcome]
+    found += rest
     return found
 
 
@@ -318,10 +336,10 @@ def orientation_scores(
     for side in (slice(0, 3), slice(3, 6)):
         counts = orientations[:, side]
         of_all = (counts.sum(axis=0) + 1) / (counts.sum() + 3)
-        of_source = np.stack([np.bincount(source, weights=column) for column in counts.T], axis=1)
-        prior = (of_source + SOURCE_STRENGTH * of_all) / (of_source.sum(axis=1, keepdims=True) + SOURCE_STRENGTH)
-        own = counts[rows].astype(np.float64)
-        smoothed = (own + PAIR_STRENGTH * prior[source[rows]]) / (own.sum(axis=1, keepdims=True) + PAIR_STRENGTH)
+        prior = np.stack([np.bincount(source, weights=column)[source[rows]] for column in counts.T], axis=1)
+        prior = (prior + SOURCE_STRENGTH * of_all) / (prior.sum(axis=1, keepdims=True) + SOURCE_STRENGTH)
+        own = counts[rows]
+        smoothed = (own + PAIR_STRENGTH * prior) / (own.sum(axis=1, keepdims=True) + PAIR_STRENGTH)
         result[:, side] = np.log(smoothed)
     return result
 
@@ -347,8 +365,10 @@ def build_table(
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     kept = order[rank < options]
     source = pairs.source[kept]
-    sizes = np.diff(target_starts)[kept]
-    places = np.repeat(target_starts[kept] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
+    kept_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.diff(target_starts)[kept])])
+    kept_targets, kept_links = np.empty(kept_starts[-1], np.int32), np.empty(kept_starts[-1], np.uint8)
+    copy_words(kept, target_starts, targets, pairs.links, kept_starts, kept_targets, kept_links)
+    del order, rank
     words, children, nodes = _trie(pairs.sources, source)
     starts = np.zeros(len(words) + 1, np.int64)
     starts[1:] = np.cumsum(np.bincount(nodes, minlength=len(words)))
@@ -356,9 +376,9 @@ def build_table(
         words,
         children,
         starts,
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
-        targets[places],
-        pairs.links[places],
+        kept_starts,
+        kept_targets,
+        kept_links,
         scores[kept],
         orientation_scores(pairs.source, pairs.orientations, kept),
     )
