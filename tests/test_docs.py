@@ -382,6 +382,7 @@ LONG = frozenset(
         "quickstart.md",
         "sampling.md",
         "alignment.md",
+        "ladder.md",
         "serving.md",
     }
 )

@@ -62,8 +62,8 @@ def advise(
         found.append(
             Advice(
                 f"{each.name} was still improving.",
-                f"Its dev loss was at its lowest when its {each.minutes:.1f} minutes were over; resume its run with a "
-                "larger training.minutes.",
+                f"Its dev loss was at its lowest when its {each.minutes:.1f} minutes were over, before the steps that "
+                "would suit this text; raise --minutes.",
             )
         )
     found += _curve_advice(best, points)

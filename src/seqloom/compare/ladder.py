@@ -35,6 +35,7 @@ from seqloom.metrics.scoring import score
 from seqloom.runs import train as recipe
 from seqloom.runs.model_dir import read_card
 from seqloom.text.formats.segments import Languages
+from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked
 
 STATE, FORMAT = "compare.json", 1
@@ -96,7 +97,7 @@ class State:
     minutes: dict[str, float] = field(default_factory=dict)
     """The minutes that trained rungs were given when they began."""
     steps: dict[str, int] = field(default_factory=dict)
-    """The steps that they can make in these minutes, by `RUNG@PAIRS`."""
+    """The steps of those that have time for fewer than would be chosen for their text, by `RUNG@SET`."""
     results: dict[str, RungResult] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     """Why a rung or a point was left out."""
@@ -270,7 +271,7 @@ class Ladder:
     def _affordable_steps(self, rung: Rung, name: str, overrides: Sequence[str], *, minutes: float) -> list[str]:
         """The number of steps as a setting, if fewer fit into the minutes than would be chosen for this text.
 
-        The learning rate then rises and falls within these steps. They are found by training for some steps.
+        Warm-up and validations then suit these steps. They are found by training for some steps.
         """
         probe = self.out / "probe"
         shutil.rmtree(probe, ignore_errors=True)
@@ -298,8 +299,11 @@ class Ladder:
             )
         except _Probed as found:
             steps = max(last, int(found.steps_per_second * 60 * minutes * USED_SHARE))
-            self.state.steps[f"{rung.name}@{name}"] = steps
-            return [f"training.steps={steps}"] if steps < chosen else []
+            if steps < chosen:
+                self.state.steps[f"{rung.name}@{name}"] = steps
+                self._save()
+                return [f"training.steps={steps}"]
+            return []
         finally:
             shutil.rmtree(probe, ignore_errors=True)
         return []  # it has ended before the last probed step
@@ -322,11 +326,15 @@ class Ladder:
             sentences_per_second=len(sources) / max(seconds, 1e-9),
             megabytes=sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6,
             parameters=read_card(model).parameters,
-            is_improving=outcome.reason == "minutes" and outcome.best_step == outcome.step,
+            is_improving=self._was_cut_short(rung, outcome) and outcome.best_step == outcome.step,
             signatures=signatures,
             by_length=bleu_by_length(sources, texts, references, language=language),
             by_frequency=words_by_frequency(texts, references, known=known),
         )
+
+    def _was_cut_short(self, rung: Rung, outcome: Outcome) -> bool:
+        """Whether a rung made fewer steps than it would have made without a limit of time."""
+        return outcome.reason == "minutes" or f"{rung.name}@train" in self.state.steps
 
     def _translate(self, run: Path, sources: Sequence[str], name: str) -> tuple[list[str], float]:
         """Translations of lines, and the seconds that they took."""

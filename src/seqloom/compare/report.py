@@ -117,7 +117,7 @@ def to_markdown(report: Report) -> str:
         "| rung | BLEU | chrF | minutes | sentences/s | megabytes |",
         "|---|---|---|--:|--:|--:|",
         *(
-            f"| {each.name} | {_score(each.bleu)} | {_score(each.chrf)} | {each.minutes:.1f} | "
+            f"| {each.name} | {_score(each.bleu)} | {_score(each.chrf)} | {_minutes(each.minutes)} | "
             f"{each.sentences_per_second:,.1f} | {each.megabytes:.1f} |"
             for each in report.results
         ),
@@ -215,9 +215,9 @@ def draw_bars(results: Sequence[RungResult]) -> str:
     """BLEU of each rung as a bar, with its interval."""
     if not results:
         return ""
-    row, name_width, width = 34, 96, 760
+    row, name_width, width = 30, 90, WIDTH
     top = max(10.0, max(each.bleu.high for each in results)) * 1.08
-    room = width - name_width - 150
+    room = width - name_width - 138  # the value with its interval is written behind the bar
 
     def across(value: float) -> float:
         return name_width + room * max(0.0, value) / top
@@ -247,6 +247,8 @@ def draw_lines(
 ) -> str:
     """A line per rung over the same columns, which are equally far apart, or numbers on a logarithmic axis."""
     columns = _columns(series)
+    if not columns:
+        return '<p class="quiet">Not measured yet.</p>'
     highest = top or max([10.0, *(value for values in series.values() for value in values.values())]) * 1.05
     room = WIDTH - LEFT - RIGHT - 30
     places = {each: at / max(1, len(columns) - 1) for at, each in enumerate(columns)}
@@ -302,7 +304,7 @@ def _results_table(report: Report) -> str:
             f'<span title="{escape(sentences[each.name], quote=True)}">{escape(each.name)}</span>',
             _score(each.bleu),
             _score(each.chrf),
-            f"{each.minutes:.1f}",
+            _minutes(each.minutes),
             f"{each.sentences_per_second:,.1f}",
             f"{each.megabytes:,.1f}",
             f"{each.parameters:,}",
@@ -373,6 +375,10 @@ def _sized(curve: Mapping[int, float]) -> dict[str, float]:
 
 def _pair_of(splits: Splits) -> str:
     return f"{splits.source or '?'} → {splits.target or '?'}"
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:.1f}" if minutes >= 1 else f"{minutes:.2f}"
 
 
 def _score(score: Any) -> str:
