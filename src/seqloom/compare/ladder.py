@@ -164,6 +164,7 @@ class Ladder:
     def climb(self, *, after_step: Callable[["Ladder"], object] = lambda _ladder: None) -> None:
         """Do whatever is not done yet. `after_step` is called after each step, when its result is on disk."""
         with locked(self.out):
+            self._save()  # from here on it can be resumed
             self._climb(after_step)
 
     def _climb(self, after_step: Callable[["Ladder"], object]) -> None:
