@@ -67,9 +67,9 @@ def test_a_model_of_both_directions_is_learned_from_two_texts(texts: Path) -> No
     there = Translator.load(trained.model).translate([in_other(line) for line in lines])
     assert sum(found == line for found, line in zip(there, lines, strict=True)) >= 10
     source = "\n".join(lines)
-    back = call("translate", str(trained.model), "--from", "en", "--to", "xx", stdin=source)
-    assert back.code == 0, back.errors
-    assert sum(found == in_other(line) for found, line in zip(back.output.splitlines(), lines, strict=True)) >= 10
+    back = call("translate", str(trained.model), "--from", "en", "--to", "xx", stdin=source.encode())
+    assert back.code == 0, back.err
+    assert sum(found == in_other(line) for found, line in zip(back.lines, lines, strict=True)) >= 10
 
 
 @pytest.mark.slow
