@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -59,6 +60,8 @@ def test_a_killed_comparison_repeats_no_finished_rung(tmp_path: Path) -> None:
     assert "http" not in page.replace("http-equiv", "")
     written_report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert written_report["results"][0]["bleu"]["value"] == report.results[0].bleu.value
+    picture = ElementTree.parse(tmp_path / "out" / "ladder.svg").getroot()
+    assert [text.text for text in picture.findall("{*}text")][::2] == ["dictionary", "stems"]
     assert "| dictionary |" in (tmp_path / "out" / "report.md").read_text()
 
 

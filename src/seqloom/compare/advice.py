@@ -57,13 +57,14 @@ def advise(
                     f"(p = {step.p_value:.2g}).",
                 )
             )
-    improving = [each for each in results if each.is_improving]
-    for each in improving:
+    if improving := [each for each in results if each.is_improving]:
+        names = ", ".join(each.name for each in improving)
+        minutes = ", ".join(f"{each.minutes:.1f}" for each in improving)
         found.append(
             Advice(
-                f"{each.name} was still improving.",
-                f"Its dev loss was at its lowest when its {each.minutes:.1f} minutes were over, before the steps that "
-                "would suit this text; raise --minutes.",
+                f"{names} {'was' if len(improving) == 1 else 'were'} still improving.",
+                f"The dev loss was at its lowest when the minutes ({minutes}) were over, before the steps that would "
+                "suit this text; raise --minutes.",
             )
         )
     found += _curve_advice(best, points)

@@ -4,7 +4,7 @@ out/data/            the training, dev and test set of all rungs, and parts of t
 out/rungs/NAME/      an ordinary run, and test.txt with its translations of the test set
 out/curves/SIZE/     runs of the curves
 out/compare.json     what is done, written after each step: a comparison that was killed continues after the last one
-out/report.html, report.md, report.json
+out/report.html, report.md, report.json, and ladder.svg, the bars of the report
 """
 
 import json

@@ -21,8 +21,9 @@ SHOWN_SENTENCES = 10
 
 WIDTH, HEIGHT = 460, 270
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 42
+BAR_ROW = 30
 
-HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
+HTML, MARKDOWN, JSON, PICTURE = "report.html", "report.md", "report.json", "ladder.svg"
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,12 @@ def make_report(ladder: Ladder) -> Report:
 
 
 def write_report(ladder: Ladder) -> Report:
-    """Write the report of what is done so far in its three forms."""
+    """Write the report of what is done so far in its three forms, and the picture of its rungs."""
     out, report = ladder.out, make_report(ladder)
     write_atomically(out / HTML, to_html(report))
     write_atomically(out / MARKDOWN, to_markdown(report))
+    if report.results:
+        write_atomically(out / PICTURE, to_svg(report))
     values = {**asdict(report), "splits": {**asdict(report.splits), "folder": "data"}}
     values["rungs"] = [{"name": rung.name, "sentence": rung.sentence} for rung in report.rungs]
     write_atomically(out / JSON, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
@@ -211,30 +214,51 @@ def to_html(report: Report) -> str:
     return fill_page("ladder_page.html", parts)
 
 
+def to_svg(report: Report) -> str:
+    """The bars of the page as a picture of their own, for documents that show it."""
+    height = _bars_height(report.results)
+    colours = " ".join(f".s{at} {{ fill: {colour}; }}" for at, colour in enumerate(_PICTURE_COLOURS))
+    style = (
+        "text { font: 11px system-ui, sans-serif; fill: #555; } .value { fill: #111; font-weight: 600; } "
+        f".whisker {{ stroke: #111; stroke-width: 1.4; fill: none; }} {colours}"
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">'
+        f'<style>{style}</style><rect width="{WIDTH}" height="{height}" fill="#fff"/>'
+        f"{''.join(_bars(report.results))}</svg>\n"
+    )
+
+
 def draw_bars(results: Sequence[RungResult]) -> str:
     """BLEU of each rung as a bar, with its interval."""
-    if not results:
-        return ""
-    row, name_width, width = 30, 90, WIDTH
+    return _svg("BLEU of each rung", _bars(results), width=WIDTH, height=_bars_height(results)) if results else ""
+
+
+def _bars_height(results: Sequence[RungResult]) -> int:
+    return len(results) * BAR_ROW + 6
+
+
+def _bars(results: Sequence[RungResult]) -> list[str]:
+    name_width = 90
     top = max(10.0, max(each.bleu.high for each in results)) * 1.08
-    room = width - name_width - 138  # the value with its interval is written behind the bar
+    room = WIDTH - name_width - 138  # the value with its interval is written behind the bar
 
     def across(value: float) -> float:
         return name_width + room * max(0.0, value) / top
 
     parts = []
     for at, each in enumerate(results):
-        y, middle = at * row + 4, at * row + 4 + row / 2 - 3
+        y, middle = at * BAR_ROW + 4, at * BAR_ROW + 1 + BAR_ROW / 2
         low, high = across(each.bleu.low), across(each.bleu.high)
         parts += [
             f'<text x="{name_width - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(each.name)}</text>',
             f'<rect class="s{at % 6}" x="{name_width}" y="{y}" width="{across(each.bleu.value) - name_width:.1f}" '
-            f'height="{row - 10}" rx="2"/>',
+            f'height="{BAR_ROW - 10}" rx="2"/>',
             f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}M{low:.1f} {middle - 5:.1f}v10'
             f'M{high:.1f} {middle - 5:.1f}v10"/>',
             f'<text class="value" x="{high + 8:.1f}" y="{middle + 4:.1f}">{_score(each.bleu)}</text>',
         ]
-    return _svg("BLEU of each rung", parts, width=width, height=len(results) * row + 6)
+    return parts
 
 
 def draw_lines(
@@ -280,11 +304,20 @@ def draw_lines(
         colour = f"var(--{_COLOURS[at % 6]})"
         parts.append(f'<polyline class="curve" style="stroke:{colour}" points="{points}"/>')
         parts += [f'<circle class="s{at % 6}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>' for x, y in values]
+        if is_logarithmic:  # points that are missing are marked side by side above the axis
+            parts += [
+                f'<text class="missing" style="fill:{colour}" x="{across(each) + 9 * (at - (len(names) - 1) / 2):.1f}" '
+                f'y="{level(0) - 5:.1f}" text-anchor="middle">×</text>'
+                for each in columns
+                if each not in series.get(name, {})
+            ]
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(below)}</text>')
     return _svg(below, parts, width=WIDTH, height=HEIGHT)
 
 
 _COLOURS = ("first", "second", "third", "fourth", "fifth", "sixth")
+_PICTURE_COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#5b8e7d", "#7a5195", "#8d6346")
+"""The same colours as doctor_page.css gives them, for pictures without that page."""
 
 
 def _svg(title: str, parts: Sequence[str], *, width: int, height: int) -> str:
@@ -320,7 +353,7 @@ def _steps_table(steps: Sequence[Step]) -> str:
         [
             f"{escape(step.lower)} → {escape(step.upper)}",
             f"{step.difference:+.1f}",
-            f"[{step.low:+.1f}, {step.high:+.1f}]",
+            f"[{step.low:+.1f},\N{NO-BREAK SPACE}{step.high:+.1f}]",
             f"{step.p_value:.3f}",
         ]
         for step in steps
@@ -382,4 +415,4 @@ def _minutes(minutes: float) -> str:
 
 
 def _score(score: Any) -> str:
-    return f"{score.value:.1f} [{score.low:.1f}, {score.high:.1f}]"
+    return f"{score.value:.1f} [{score.low:.1f},\N{NO-BREAK SPACE}{score.high:.1f}]"

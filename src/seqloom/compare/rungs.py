@@ -51,7 +51,7 @@ LADDER = (
         "dictionary",
         ("model.kind=dictionary",),
         is_counted=True,
-        minutes_per_thousand=0.02,
+        minutes_per_thousand=0.01,
         learns_from_few=True,
         sentence="each word is replaced by its likeliest translation; the order of the words stays",
     ),
@@ -59,7 +59,7 @@ LADDER = (
         "channel",
         ("model.kind=channel",),
         is_counted=True,
-        minutes_per_thousand=0.04,
+        minutes_per_thousand=0.02,
         learns_from_few=True,
         sentence="the noisy channel: word translations by IBM model 1, weighed with an n-gram model of the target",
     ),
@@ -67,8 +67,8 @@ LADDER = (
         "phrases",
         ("model.kind=phrases",),
         is_counted=True,
-        minutes=0.3,
-        minutes_per_thousand=0.5,
+        minutes=0.6,
+        minutes_per_thousand=0.2,
         sentence="phrases of several words with reordering and an n-gram model, weights tuned on the dev set",
     ),
     Rung(
@@ -121,7 +121,7 @@ def own_rung(name: str, path: Path) -> Rung:
         config=path,
         is_counted=config.model.is_fitted,
         share=0.4,
-        minutes_per_thousand=0.5 if config.model.is_fitted else 0.0,
+        minutes_per_thousand=0.2 if config.model.is_fitted else 0.0,
         sentence=f"the settings of {path.name}",
     )
 
