@@ -34,9 +34,16 @@ TestFiles = Annotated[
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option("--minutes", metavar="M", help="Minutes for everything: training, translating and the report."),
+    typer.Option(
+        "--minutes",
+        metavar="M",
+        help="Minutes for everything: training, translating and the report. Required without --resume.",
+    ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder for runs and report.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="A new folder for runs and report. Required without --resume."),
+]
 Rungs = Annotated[
     str | None,
     typer.Option(

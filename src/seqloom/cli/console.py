@@ -307,7 +307,7 @@ def sentences(event: Event) -> list[str]:
             return [f"{event['kind']} with {event['parameters']:,} parameters; run folder {event['run']}"]
         case "validation":
             shown = [
-                f"{label} {_number(event[name])}"
+                f"{label} {event[name]:.0f}" if name == "active_units" else f"{label} {_number(event[name])}"
                 for name, label in SCORES.items()
                 if event.values.get(name) is not None
             ]

@@ -43,7 +43,7 @@ EXPORT_EXAMPLES = examples(
 MIN_PAIRS = 30
 """Pairs below which a correlation means little: half of its 95% interval is 0.35 or more."""
 
-app = typer.Typer(help="Query word vectors: neighbours, analogies, scores, a map.")
+app = typer.Typer(help="Query word vectors: neighbours, analogies, scores, a map; a dictionary of two languages.")
 
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model folder, a run, or a file in word2vec's format (.bin: binary).")
@@ -58,7 +58,7 @@ How = Annotated[
 
 @app.callback()
 def vectors() -> None:
-    """Query word vectors: neighbours, analogies, scores, a map."""
+    """Query word vectors: neighbours, analogies, scores, a map; a dictionary of two languages."""
 
 
 @app.command(epilog=NEAREST_EXAMPLES)
