@@ -70,9 +70,11 @@ def test_the_best_rung_is_advised_and_a_cheaper_one_if_it_is_not_worse() -> None
     assert "transformer was still improving." in texts
     assert "More pairs would help." in texts
     assert "With 1,000 pairs phrases would be the best." in texts
+    assert not any("Not compared" in text for text in texts)
     # With a significant difference, the cheaper one is not offered.
     known = {"phrases": step("phrases", "transformer", 0.001)}
-    texts = [each.text for each in advise(results, known, {}, test_pairs=50, leaked=3)]
+    texts = [each.text for each in advise(results, known, {}, test_pairs=50, leaked=3, skipped=["rnn", "attention"])]
+    assert "Not compared: rnn, attention." in texts
     assert not any("costs less" in text for text in texts)
     assert any("50 pairs" in text for text in texts)
     assert any(text.startswith("3 of 50 test pairs") for text in texts)

@@ -32,10 +32,12 @@ def advise(
     *,
     test_pairs: int,
     leaked: int,
+    skipped: Sequence[str] = (),
 ) -> list[Advice]:
     """What to take for this data, from the results in the order of the ladder.
 
-    `against_best` has the test between each other rung and the best; `points` BLEU by the number of pairs.
+    `against_best` has the test between each other rung and the best; `points` BLEU by the number of pairs;
+    `skipped` the names of rungs that were not trained.
     """
     if not results:
         return [Advice("No rung was climbed.", "All of them were skipped; raise --minutes, or give more pairs.")]
@@ -57,6 +59,13 @@ def advise(
                     f"(p = {step.p_value:.2g}).",
                 )
             )
+    if skipped:
+        found.append(
+            Advice(
+                f"Not compared: {', '.join(skipped)}.",
+                "Rungs that were skipped may be better; the reasons are below the table.",
+            )
+        )
     if improving := [each for each in results if each.is_improving]:
         names = ", ".join(each.name for each in improving)
         minutes = ", ".join(f"{each.minutes:.1f}" for each in improving)

@@ -80,7 +80,16 @@ def make_report(ladder: Ladder) -> Report:
         rungs,
         results,
         tuple(compare_neighbours(translations, references, language=language, seed=seed)),
-        tuple(advise(results, against_best, curves, test_pairs=splits.test_pairs, leaked=splits.leaked)),
+        tuple(
+            advise(
+                results,
+                against_best,
+                curves,
+                test_pairs=splits.test_pairs,
+                leaked=splits.leaked,
+                skipped=[rung.name for rung in rungs if rung.name in state.skipped],
+            )
+        ),
         curves,
         tuple(state.skipped.values()),
         tuple(

@@ -358,7 +358,11 @@ class RunConfig(Config):
         wanted = self.model.task_kind
         if isinstance(self.task, UnsupervisedConfig) and wanted == "translation":
             if not hasattr(self.model, "frame"):
-                kinds = [kind for kind, model in MODELS.items() if "frame" in model.model_fields]
+                kinds = [
+                    kind
+                    for kind, model in MODELS.items()
+                    if model.task_kind == "translation" and "frame" in model.model_fields
+                ]
                 raise ValueError(
                     f"task.kind=unsupervised needs a model that reads the symbols of languages, not one of kind "
                     f"{self.model.kind}; choose model.kind={' or '.join(kinds)}"

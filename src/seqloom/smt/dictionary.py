@@ -548,7 +548,7 @@ class DictionaryConfig(ModelSettings):
         return Dictionary(()) if self.file is None else Dictionary.read(self.file)
 
     def _rules(self, given: Dictionary) -> tuple[Rule, ...]:
-        origin = "an induced dictionary, which has none" if self.file is None else self.file
+        origin = "an induced dictionary" if self.file is None else self.file
         return () if self.rules is None else read_rules(Path(self.rules), given.classes, origin=origin)
 
     def fit_pairs(

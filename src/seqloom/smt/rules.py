@@ -75,10 +75,14 @@ def read_rules(path: Path, classes: Collection[str], *, origin: str) -> tuple[Ru
         rule = _rule(value, place)
         for pattern in rule.patterns:
             if not pattern.startswith(WORD) and pattern != ANY and pattern not in classes:
-                known = f"they are {', '.join(sorted(classes))}" if classes else "there are none"
+                others = f"{WORD}… for a source word, or {ANY} for any phrase"
+                if not classes:
+                    raise ConfigError(
+                        f"{place}: unknown class {pattern!r}; there are no classes in {origin}. Name {others}"
+                    )
                 raise ConfigError(
-                    f"{place}: unknown class {pattern!r}; classes are those of {origin}, and {known}. Name one of "
-                    f"them, {WORD}… for a source word, or {ANY} for any phrase"
+                    f"{place}: unknown class {pattern!r}; classes are those of {origin}, and they are "
+                    f"{', '.join(sorted(classes))}. Name one of them, {others}"
                 )
         rules.append(rule)
     return tuple(rules)

@@ -515,7 +515,7 @@ class Trainer(Generic[Batch]):
                     f"{self.config.patience}"
                 )
         elif reason == "minutes":
-            message = f"{minutes} are over at step {progress.step} of {self.config.steps}"
+            message = f"stopped after {minutes} (training.minutes) at step {progress.step} of {self.config.steps}"
         elif reason == "falls" and guard is not None:
             course = " → ".join(f"{value:.1f}" for value in progress.falling)
             message = (
