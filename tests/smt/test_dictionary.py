@@ -132,9 +132,10 @@ def test_the_score_of_a_text_is_that_of_its_best_derivation(
     model = translator_of(entries, rules, text=["X y"])
     sentence = source_sentence(model.tokenizers.source, " ".join(words))
     (found,) = model.search([sentence], SearchConfig(beam=1000, nbest=1000))
-    best: dict[tuple[int, ...], float] = {}
+    best = {each.symbols: each.score for each in found}
+    assert len(best) == len(found)
+    assert list(best.values()) == sorted(best.values(), reverse=True)
     for each in found:
-        best[each.symbols] = max(best.get(each.symbols, -math.inf), each.score)
         assert math.isclose(math.fsum(each.terms.values()), each.score, abs_tol=1e-9)
         assert math.isclose(math.fsum(each.token_log_probs), each.score, abs_tol=1e-9)
     scores = model.score([sentence] * len(best), list(best))

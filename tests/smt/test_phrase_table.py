@@ -107,6 +107,7 @@ def test_a_stored_table_is_the_same() -> None:
     [
         ("words", 0, 99),
         ("words", 0, -1),
+        ("words", 0, 7),  # not in order, so that it could not be found
         ("children", 0, 0),
         ("children", -1, 99),
         ("children", 1, -5),

@@ -431,7 +431,7 @@ class _Render:
         joined = join(texts, inside_word=[part.is_inside_word for part in parts])
         is_shown = self.request.pieces and len(parts) == 1
         log_prob = mean_log_prob(hypotheses)
-        confidence = None if log_prob is None else math.exp(log_prob)
+        confidence = None if log_prob is None else math.exp(min(0.0, log_prob))  # weighted features may be above 0
         if log_prob is not None and self.calibration is not None:
             confidence = self.calibration.confidence(log_prob, is_cut=ended_at_limit(hypotheses))
         return Translation(

@@ -123,7 +123,7 @@ class TranslationTable(NamedTuple):
             and len(starts) >= 2
             and starts[0] == 0
             and starts[-1] == len(columns) == len(probabilities)
-            and bool((np.diff(starts) >= 0).all())
+            and bool((starts[1:] >= starts[:-1]).all())
             and int(columns.min(initial=0)) >= 0
         )
         if not is_whole:

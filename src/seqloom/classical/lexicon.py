@@ -141,7 +141,7 @@ class Lexicon:
                 and len(starts) > 0
                 and starts[0] == 0
                 and starts[-1] == len(targets) == len(scores)
-                and bool((np.diff(starts) >= 0).all())
+                and bool((starts[1:] >= starts[:-1]).all())
                 and min(targets.min(initial=0), frequent.min(initial=0)) >= 0
             )
             if is_whole:

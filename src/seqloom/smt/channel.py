@@ -146,7 +146,7 @@ def _problem(table: TranslationTable, counts: np.ndarray, *, sources: int, targe
         return f"arrays of {', '.join(kinds)}"
     if len(counts) != targets or not 2 <= len(starts) <= targets + 2:
         return f"rows for {len(starts) - 2:,} words and counts of {len(counts):,}, but the vocabulary has {targets:,}"
-    if starts[0] != 0 or starts[-1] != len(columns) or len(columns) != len(values) or (np.diff(starts) < 0).any():
+    if starts[0] != 0 or starts[-1] != len(columns) or len(columns) != len(values) or (starts[1:] < starts[:-1]).any():
         return "its rows do not fit its entries"
     if len(columns) and not (columns.min() >= 0 and columns.max() < sources):
         return f"words from {columns.min()} to {columns.max()}, but the vocabulary has {sources:,}"

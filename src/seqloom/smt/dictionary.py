@@ -200,6 +200,9 @@ DISCOUNTS: Mapping[How, float] = {
 }
 """What a translation costs that was not found as it is written."""
 
+SPARE_CHOICES = 10
+"""Choices for each output of an n-best list, because several may give the same words."""
+
 MIN_STEM, MAX_ENDING = 4, 3
 """Letters that words of one stem share at the beginning, and letters that may follow in each of them."""
 
@@ -393,15 +396,20 @@ class DictionaryTranslator:
     ) -> list[list[Hypothesis]]:
         """The best translations of each sentence: the `beam` best translations of each phrase are combined."""
         return [
-            [] if is_cancelled is not None and is_cancelled(number) else list(self._best(sentence.words, settings))
+            [] if is_cancelled is not None and is_cancelled(number) else self._best(sentence.words, settings)
             for number, sentence in enumerate(sentences)
         ]
 
-    def _best(self, words: Sequence[str], settings: SearchConfig) -> Iterator[Hypothesis]:
+    def _best(self, words: Sequence[str], settings: SearchConfig) -> list[Hypothesis]:
         units = self._ordered(words)
         values = [[option.log_prob for option in unit.options[: settings.beam]] for unit in units]
-        for choice in islice(best_choices(values), settings.nbest):
-            yield self._hypothesis(words, units, choice)
+        found: dict[tuple[int, ...], Hypothesis] = {}
+        for choice in islice(best_choices(values), settings.nbest * SPARE_CHOICES):
+            each = self._hypothesis(words, units, choice)
+            found.setdefault(each.symbols, each)
+            if len(found) == settings.nbest:
+                break
+        return sorted(found.values(), key=lambda each: -each.score)  # equal up to rounding before
 
     def _ordered(self, words: Sequence[str]) -> list[Unit]:
         """The parts of a sentence in the order of its translation."""
@@ -646,7 +654,7 @@ def _rows(arrays: Mapping[str, np.ndarray], side: str, tokenizer: Tokenizer) -> 
     ids, starts = arrays[f"{side}.ids"], arrays[f"{side}.starts"]
     kinds = [(array.ndim, array.dtype.kind) for array in (ids, starts)]
     is_whole = kinds == [(1, "i")] * 2 and len(starts) > 0 and starts[0] == 0 and starts[-1] == len(ids)
-    if not is_whole or (np.diff(starts) < 0).any() or (len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.size):
+    if not is_whole or (starts[1:] < starts[:-1]).any() or (len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.size):
         raise ModelError(f"not the arrays of a dictionary: the ids of the {side} are out of range")
     vocabulary, flat, borders = tokenizer.vocabulary, ids.tolist(), starts.tolist()
     return [tuple(vocabulary[id] for id in flat[begin:end]) for begin, end in pairwise(borders)]

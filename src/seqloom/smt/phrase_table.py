@@ -92,7 +92,7 @@ class PhraseTable(NamedTuple):
                     f"{np.dtype(kind)} of shape {list(shape)}; fit the model again"
                 )
         wrong = {
-            "words": not _are_within(table.words, sources),
+            "words": not _are_within(table.words, sources) or not _are_sorted(table.words, table.children),
             # A child comes after its parent, so that no path returns to a node.
             "children": not _are_borders(table.children, nodes)
             or bool((table.children[:-1] <= np.arange(nodes)).any()),
@@ -135,7 +135,15 @@ def _are_within(ids: Int32[np.ndarray, " _"], symbols: int) -> bool:
 
 
 def _are_borders(starts: Int64[np.ndarray, " _"], last: int) -> bool:
-    return bool(starts[0] >= 0 and starts[-1] == last and (np.diff(starts) >= 0).all())
+    # Compared, not subtracted: differences of damaged numbers overflow.
+    return bool(starts[0] >= 0 and starts[-1] == last and (starts[1:] >= starts[:-1]).all())
+
+
+def _are_sorted(words: Int32[np.ndarray, " nodes"], children: Int64[np.ndarray, " nodes_and_one"]) -> bool:
+    """Whether the words of the roots and of the children of each node rise, as a lookup expects."""
+    is_first = np.zeros(len(words) + 1, np.bool_)
+    is_first[children[(children >= 0) & (children <= len(words))]] = True
+    return bool((is_first[1:-1] | (words[1:] > words[:-1])).all())
 
 
 @compiled()

@@ -66,6 +66,9 @@ START: Mapping[str, float] = {
 SPLIT_OPTIONS = {1: 10, 2: 5, 3: 3}
 """Translations that are combined of each part of an unknown word, by the number of parts."""
 
+MAX_WEIGHT = 1e6
+"""Only ratios count, and sums of larger ones would lose the small features."""
+
 FIXED = ("unknown",)
 """Not tuned: where a word is unknown, every derivation copies it."""
 
@@ -119,6 +122,8 @@ class PhrasesConfig(ModelSettings):
     def _are_known(cls, value: dict[str, float]) -> dict[str, float]:
         if unknown := [name for name in value if name not in FEATURES]:
             raise ValueError(f"unknown feature {unknown[0]!r}; the features are {', '.join(FEATURES)}")
+        if large := [name for name in value if abs(value[name]) > MAX_WEIGHT]:
+            raise ValueError(f"{large[0]} is {value[large[0]]:g}; weights are from {-MAX_WEIGHT:g} to {MAX_WEIGHT:g}")
         return value
 
     def check_files(self) -> None:
@@ -161,8 +166,10 @@ class PhrasesConfig(ModelSettings):
         if missing := [name for name in wanted if name not in arrays]:
             raise ModelError(f"not the arrays of a phrase-based translator: {', '.join(missing)} missing")
         weights, begins = np.asarray(arrays["weights"]), np.asarray(arrays["casing.begins_upper"])
-        if weights.dtype != np.float64 or weights.shape != (len(FEATURES),) or not np.isfinite(weights).all():
+        if weights.dtype != np.float64 or weights.shape != (len(FEATURES),):
             raise ModelError(f"the model has {weights.size} weights for {len(FEATURES)} features; fit it again")
+        if not (np.abs(weights) <= MAX_WEIGHT).all():
+            raise ModelError("the weights of the model are damaged: not all are finite and small; fit it again")
         source, target = tokenizers.source.vocabulary, tokenizers.target.vocabulary
         counts = np.asarray(arrays["counts"])
         if counts.dtype != np.int64 or counts.shape != (len(source),):
