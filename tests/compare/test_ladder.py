@@ -100,6 +100,7 @@ def test_leaks_between_the_sets_are_counted_and_held_out_ones_have_none(tmp_path
         (["--train", "train.de,train.en", "--out", "o"], 2, "--minutes is missing"),
         (["--train", "train.de,train.en", "--minutes", "5"], 2, "--out is missing"),
         (["--train", "train.de,train.en", "--minutes", "0", "--out", "o"], 2, "leaves no time"),
+        (["--train", "train.de,train.en", "--minutes", "nan", "--out", "o"], 2, "has no end"),
         (["--train", "train.de,train.en", "--minutes", "5", "--out", "full"], 2, "exists already"),
         (["--train", "train.de,nowhere.en", "--minutes", "5", "--out", "o"], 2, "nowhere.en"),
         (["--train", "train.de,train.en", "--minutes", "5", "--out", "o", "--rungs", "smt"], 2, "unknown rung 'smt'"),

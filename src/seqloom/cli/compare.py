@@ -1,6 +1,7 @@
 """`seqloom compare`: the ladder from a dictionary to a Transformer on one corpus."""
 
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,8 +99,8 @@ def compare(
         if minutes is None or out is None:
             missing = "--minutes, such as --minutes 60" if minutes is None else "--out, such as --out ladder"
             raise UsageError(f"{missing.partition(',')[0]} is missing; give {missing}")
-        if minutes <= 0:
-            raise UsageError(f"--minutes {minutes:g} leaves no time; give more than 0")
+        if not 0 < minutes < inf:
+            raise UsageError(f"--minutes {minutes:g} leaves no time or has no end; give a number above 0")
         require_folders_above(out)
     paths = [[file for name in each for file in matching_files(Path(name))] for each in names]
     require_utf8_names([*(path for each in paths for path in each), out, resume])

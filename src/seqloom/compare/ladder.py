@@ -12,6 +12,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -210,6 +211,7 @@ class Ladder:
                 seed=order.seed,
                 listener=self._listener,
             )
+            self._save()  # from here on it can be resumed
         if self.state.doctor is None:
             self._phase("the doctor looks at the text")
             files = {name: self._splits.files(name) for name in ("train", "dev", "test")}
@@ -434,8 +436,8 @@ def start(out: Path, order: Order, *, listener: Listener) -> Ladder:
     """A new comparison in a folder that is new or empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already; resume it with --resume, or choose another folder")
-    if order.minutes <= 0:
-        raise UsageError(f"--minutes {order.minutes:g} leaves no time; give more than 0")
+    if not 0 < order.minutes < inf:
+        raise UsageError(f"--minutes {order.minutes:g} leaves no time or has no end; give a number above 0")
     out.mkdir(parents=True, exist_ok=True)
     return Ladder(out, order, State(order.record()), listener=listener)
 

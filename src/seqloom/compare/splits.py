@@ -86,7 +86,7 @@ def make_splits(
         else:
             count = min(MAX_HELD_OUT, everything // 10)
             if count == 0:
-                raise DataError(f"{everything:,} pairs are too few to hold out a {name} set; give --{name} files")
+                raise DataError(f"too few pairs ({everything:,}) to hold out a {name} set; give --{name} files")
             held = hold_out(rest, count, seed=seed_for(seed, name))
             notice(listener, f"no {name} files: {len(held.held):,} pairs are held out, with sources of their own")
             sets[name], rest = list(_pairs(held.held)), held.rest
