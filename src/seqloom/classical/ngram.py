@@ -496,7 +496,12 @@ class NGramConfig(ModelSettings):
         nodes, slots, borders = (np.asarray(arrays[name]) for name in ("nodes", "slots", "borders"))
         kinds = [str(array.dtype) for array in (nodes, slots, borders)]
         is_plain = kinds == ["int32", "int64", "int64"] and slots.ndim == 1 and borders.ndim == 1 and len(slots) > 0
-        if not is_plain or not 2 <= len(borders) <= MAX_ORDER + 1 or borders[0] != 0 or (borders[1:] < borders[:-1]).any():
+        if (
+            not is_plain
+            or not 2 <= len(borders) <= MAX_ORDER + 1
+            or borders[0] != 0
+            or (borders[1:] < borders[:-1]).any()
+        ):
             raise ModelError(f"not the arrays of an n-gram model: {', '.join(kinds)}, borders {borders}")
         fits = nodes.ndim == 2 and nodes.shape[1] * 4 == NODE.itemsize and len(nodes) == borders[-1] + 1
         if not fits or borders[1] != len(vocabulary):

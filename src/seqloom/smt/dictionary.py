@@ -654,7 +654,11 @@ def _rows(arrays: Mapping[str, np.ndarray], side: str, tokenizer: Tokenizer) -> 
     ids, starts = arrays[f"{side}.ids"], arrays[f"{side}.starts"]
     kinds = [(array.ndim, array.dtype.kind) for array in (ids, starts)]
     is_whole = kinds == [(1, "i")] * 2 and len(starts) > 0 and starts[0] == 0 and starts[-1] == len(ids)
-    if not is_whole or (starts[1:] < starts[:-1]).any() or (len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.size):
+    if (
+        not is_whole
+        or (starts[1:] < starts[:-1]).any()
+        or (len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.size)
+    ):
         raise ModelError(f"not the arrays of a dictionary: the ids of the {side} are out of range")
     vocabulary, flat, borders = tokenizer.vocabulary, ids.tolist(), starts.tolist()
     return [tuple(vocabulary[id] for id in flat[begin:end]) for begin, end in pairwise(borders)]
