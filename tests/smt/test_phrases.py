@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from seqloom.classical.alignment import Bitext
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.events import Event
-from seqloom.core.symbols import UNKNOWN
+from seqloom.core.symbols import END, UNKNOWN
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
-from seqloom.smt.channel import ChannelConfig, ChannelModel
+from seqloom.smt.channel import START as CHANNEL_START
+from seqloom.smt.channel import Channel, ChannelConfig, ChannelModel
 from seqloom.smt.pairs import EncodedPairs, SourceSentence
 from seqloom.smt.phrases import FEATURES, PhraseModel, PhrasesConfig
 from seqloom.smt.tuning import corpus_bleu
@@ -56,7 +58,7 @@ def phrases() -> PhraseModel:
 
 @cache
 def channel() -> ChannelModel:
-    return ChannelConfig().fit_pairs(phrasebook(), seed=1)
+    return ChannelConfig(tuning={"rounds": 2, "nbest": 10}).fit_pairs(phrasebook(), seed=1)
 
 
 BOTH = pytest.mark.parametrize("fit", [phrases, channel])
@@ -141,6 +143,74 @@ def test_words_with_a_known_stem_are_translated() -> None:
     assert UNKNOWN in copying.search([sentence], SearchConfig(beam=20))[0][0].symbols
 
 
+def test_the_channel_translates_stems_and_gives_marks_for_marks() -> None:
+    pairs, model = phrasebook(), channel()
+    (sentence,) = read(pairs.tokenizers.source, ["The dog sees the farmerss."])
+    assert UNKNOWN not in model.search([sentence], SearchConfig(beam=20))[0][0].symbols
+    target = pairs.tokenizers.target
+    pieces = [target.vocabulary[number] for number, _ in model.channel.options(sentence.ids[-1])]
+    assert pieces
+    assert not any(character.isalnum() for piece in pieces for character in piece)
+
+
+def test_the_score_of_the_channel_is_that_of_its_best_links() -> None:
+    """Every way to link the words is tried: the formula of the module, without the decoder."""
+    model = replace(channel(), config=ChannelConfig(options=2, added=1))
+    parts, casing = model.channel, model.target_casing
+    model = replace(model, channel=_best_two(parts))
+    language, distortion, _, words, dropped, added = model.weights.tolist()
+    known = [each for each in phrasebook().dev_sentences if UNKNOWN not in each.ids]
+    sentence = min(known, key=lambda each: len(each.ids))
+    source = model.source_casing.fold_sentence(sentence.ids, sentence.words).tolist()
+    for found in model.search([sentence], SearchConfig(beam=200, nbest=5))[0]:
+        output = casing.fold(np.array(found.symbols, np.int32), np.array([0, len(found.symbols)])).tolist()
+        best = -math.inf
+        for order in permutations(range(len(source))):
+            jumps = sum(abs(place - before - 1) for before, place in pairwise((-1, *order)))
+            ways: dict[tuple[int, ...], float] = {(): 0.0}  # what was translated, by the target words so far
+            for place in order:
+                after: dict[tuple[int, ...], float] = {}
+                null = math.log(0.1) + math.log(model.channel.null[source[place]]) + dropped
+                choices: list[tuple[tuple[int, ...], float]] = [((), null)]
+                for target, value in model.channel.options(source[place]):
+                    linked, empty = _linked(parts, target), 1 - _linked(parts, model.added[0])
+                    own = math.log(0.9) + math.log(value) + math.log(linked) + words
+                    choices.append(((target,), own))
+                    if target in model.is_word:
+                        choices.append(((model.added[0], target), own + math.log(empty) + words + added))
+                for begin, score in ways.items():
+                    for more, value in choices:
+                        key = (*begin, *more)
+                        if list(key) == output[: len(key)]:
+                            after[key] = max(after.get(key, -math.inf), score + value)
+                ways = after
+            best = max(best, ways.get(tuple(output), -math.inf) - distortion * jumps)
+        fluency = model.language_model.log_probs(np.array([*output, END])).sum()
+        assert found.score == pytest.approx(best + language * fluency, abs=1e-9)
+
+
+def _linked(parts: Channel, target: int) -> float:
+    return float((parts.seen[target] - parts.unlinked[target] + 1) / (parts.seen[target] + 2))
+
+
+def _best_two(parts: Channel) -> Channel:
+    """The table with two translations of each word."""
+    sizes = np.diff(parts.starts)
+    rank = np.arange(len(parts.targets)) - np.repeat(parts.starts[:-1], sizes)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.minimum(sizes, 2))])
+    return parts._replace(starts=starts, targets=parts.targets[rank < 2], probabilities=parts.probabilities[rank < 2])
+
+
+def test_given_weights_of_the_channel_are_kept() -> None:
+    config = ChannelConfig(weights={"language_model": 0.7}, tuning={"rounds": 2, "nbest": 10, "sentences": 10})
+    weights = dict(zip(CHANNEL_START, config.fit_pairs(phrasebook(), seed=1).weights.tolist(), strict=True))
+    assert weights["language_model"] == pytest.approx(0.7)
+    assert weights["channel"] == 1
+    assert weights["words"] != CHANNEL_START["words"]
+    with pytest.raises(ConfigError, match="unknown feature 'channel'; the features are language_model, "):
+        ChannelConfig(weights={"channel": 2.0})
+
+
 @BOTH
 def test_a_stored_model_gives_the_same(fit: Callable[[], Fitted]) -> None:
     model, pairs = fit(), phrasebook()
@@ -157,10 +227,12 @@ def test_a_stored_model_gives_the_same(fit: Callable[[], Fitted]) -> None:
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
-        ("table.columns", 3, 10**6, "words from"),
-        ("table.starts", -1, 5, "rows do not fit"),
-        ("table.probabilities", 0, 2.0, "out of range"),
-        ("counts", 0, -1, "out of range"),
+        ("channel.targets", 3, 10**6, "words from"),
+        ("channel.starts", -1, 5, "rows do not fit"),
+        ("channel.probabilities", 0, 2.0, "out of range"),
+        ("channel.null", 0, 0.0, "out of range"),
+        ("channel.unlinked", 0, -1, "out of range"),
+        ("weights", 0, math.nan, "the weights are damaged"),
     ],
 )
 def test_a_damaged_channel_is_refused(name: str, place: int, value: float, message: str) -> None:

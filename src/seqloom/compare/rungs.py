@@ -59,9 +59,10 @@ LADDER = (
         "channel",
         ("model.kind=channel",),
         is_counted=True,
-        minutes_per_thousand=0.02,
+        minutes=0.3,
+        minutes_per_thousand=0.04,
         learns_from_few=True,
-        sentence="the noisy channel: word translations by IBM model 1, weighed with an n-gram model of the target",
+        sentence="the noisy channel: translations of single words, weighed with an n-gram model of the target",
     ),
     Rung(
         "phrases",

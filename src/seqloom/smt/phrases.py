@@ -29,21 +29,20 @@ from seqloom.classical.alignment import (
     rounds,
 )
 from seqloom.classical.ngram import NGram, NGramConfig
-from seqloom.core.config import Config
 from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
 from seqloom.core.errors import DataError, ModelError
-from seqloom.core.events import Event, Listener, ignore, notice, progress
+from seqloom.core.events import Listener, ignore, progress
 from seqloom.core.files import read_lines, require_file
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 from seqloom.smt.casing import Casing
+from seqloom.smt.dev_tuning import TuningConfig, tune_on_dev
 from seqloom.smt.extraction import MAX_PHRASE_WORDS, WordLinks, extract_phrases
 from seqloom.smt.options import ORIENTATIONS, OptionSearch, SentenceOptions
 from seqloom.smt.pairs import EncodedPairs, SourceSentence
 from seqloom.smt.phrase_table import SCORES, PhraseTable, Smoothing, WordWeights, build_table
 from seqloom.smt.stack import StackSettings
-from seqloom.smt.tuning import Candidates, tune
 from seqloom.smt.unknown import KnownWords
 from seqloom.text.tokenizer import EncodedText, Tokenizers
 
@@ -71,17 +70,6 @@ MAX_WEIGHT = 1e6
 
 FIXED = ("unknown",)
 """Not tuned: where a word is unknown, every derivation copies it."""
-
-
-class TuningConfig(Config):
-    """How the weights of features are tuned on the dev pairs."""
-
-    rounds: int = Field(default=12, ge=0, le=100)
-    """How often the dev sentences are translated, at most; 0 leaves the weights as they are given."""
-    sentences: int = Field(default=1000, ge=1)
-    """Dev pairs that are used; of more, evenly spaced ones."""
-    nbest: int = Field(default=100, ge=2, le=10_000)
-    """Translations of each sentence from which the weights are learned."""
 
 
 class PhrasesConfig(ModelSettings):
@@ -214,47 +202,21 @@ class PhrasesConfig(ModelSettings):
         self, model: "PhraseModel", pairs: EncodedPairs, *, seed: int, threads: int, listener: Listener
     ) -> "PhraseModel":
         is_free = np.array([name not in self.weights and name not in FIXED for name in FEATURES])
-        dev = pairs.dev
-        spread = np.linspace(0, max(0, dev.pairs - 1), min(dev.pairs, self.tuning.sentences)).astype(int)
-        is_blank = (np.diff(dev.source_starts) == 0) | (np.diff(dev.target_starts) == 0)
-        chosen = [k for k in np.unique(spread).tolist() if not is_blank[k]]
-        if self.tuning.rounds == 0 or not is_free.any() or not chosen:
+        tuned = tune_on_dev(
+            lambda weights: replace(model, weights=weights).search_with(beam=self.search_defaults["beam"]),
+            model.options_of,
+            pairs,
+            model.target_casing,
+            model.weights,
+            is_free=is_free,
+            config=self.tuning,
+            seed=seed,
+            threads=threads,
+            listener=listener,
+        )
+        if tuned is model.weights:
             return model
-        folded = model.target_casing.fold(dev.targets, dev.target_starts)
-        folded[folded == UNKNOWN] = -1  # an unknown word of the reference equals no word of a translation
-        references = [folded[dev.target_starts[k] : dev.target_starts[k + 1]] for k in chosen]
-        sentences = [
-            pairs.dev_sentences[k]
-            if pairs.dev_sentences
-            else SourceSentence(dev.sources[dev.source_starts[k] : dev.source_starts[k + 1]].tolist(), ())
-            for k in chosen
-        ]
-        listed = [model.options_of(each) for each in sentences]
-
-        def translate(weights: Float64[np.ndarray, " features"]) -> list[Candidates]:
-            search = replace(model, weights=weights).search_with(beam=self.search_defaults["beam"])
-            found = search.derive(listed, nbest=self.tuning.nbest, threads=threads)
-            return [
-                Candidates(
-                    [options.output(each.options) for each in some],
-                    np.array([search.features(options, each.options) for each in some]).reshape(-1, len(FEATURES)),
-                )
-                for options, some in zip(listed, found, strict=True)
-            ]
-
-        def report(done: int, score: float) -> None:
-            progress(listener, "tuning weights", done, self.tuning.rounds)
-            listener(Event("tuning", {"round": done, "bleu": score}))
-
-        tuned = tune(
-            translate, references, model.weights, is_free=is_free, seed=seed, rounds=self.tuning.rounds, progress=report
-        )
-        notice(
-            listener,
-            f"weights tuned on {len(chosen):,} dev pairs in {len(tuned.scores)} rounds: BLEU of words "
-            f"{tuned.scores[0]:.2f} with those at the start, {max(tuned.scores):.2f} with the best",
-        )
-        weights = tuned.weights.copy()
+        weights = tuned.copy()
         if not any(self.weights.values()):  # only their ratios count: as large as they were
             weights[is_free] *= np.abs(model.weights[is_free]).sum() / max(1e-12, np.abs(weights[is_free]).sum())
         return replace(model, weights=weights)
