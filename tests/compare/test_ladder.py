@@ -106,7 +106,7 @@ def test_leaks_between_the_sets_are_counted_and_held_out_ones_have_none(tmp_path
         (["--train", "train.de,train.en", "--minutes", "5", "--out", "o", "--rungs", "smt"], 2, "unknown rung 'smt'"),
         (["--train", "train.de,train.en", "--minutes", "5", "--out", "o", "model.width=3"], 2, "not a setting"),
         (["--resume", "full"], 2, "compare.json is missing"),
-        (["--resume", "full", "--minutes", "5"], 2, "leave out --minutes"),
+        (["--resume", "full", "--rungs", "rnn"], 2, "leave out --rungs"),
         (["--resume", "broken"], 4, "is damaged"),
     ],
 )
@@ -137,3 +137,8 @@ def test_few_pairs_climb_small_rungs_only(tmp_path: Path) -> None:
     climbing.climb()
     assert list(climbing.state.results) == ["dictionary"]
     assert all("too few" in climbing.state.skipped[name] for name in ("rnn", "transformer"))
+    # With more minutes, what was skipped is tried again.
+    again = ladder.resume(tmp_path / "out", rungs=lambda _record: order.rungs, minutes=6.0, listener=ignore)
+    assert (again.order.minutes, again.state.skipped) == (6.0, {})
+    with pytest.raises(UsageError, match="is less than the 5"):
+        ladder.resume(tmp_path / "out", rungs=lambda _record: order.rungs, minutes=1.0, listener=ignore)

@@ -59,7 +59,11 @@ OwnRungs = Annotated[
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option("--resume", metavar="FOLDER", help="Continue an interrupted comparison, with its files and settings."),
+    typer.Option(
+        "--resume",
+        metavar="FOLDER",
+        help="Continue an interrupted comparison, with its files and settings; more --minutes try skipped rungs again.",
+    ),
 ]
 
 
@@ -90,7 +94,7 @@ def compare(
     names = [file_names(each) for each in (train, dev, test)]
     if resume is not None:
         extra: dict[str, object] = {"--train": names[0], "--dev": names[1], "--test": names[2], "--out": out}
-        extra |= {"--rungs": rungs, "--rung": rung, "--minutes": minutes, "settings": given.overrides}
+        extra |= {"--rungs": rungs, "--rung": rung, "settings": given.overrides}
         if used := next((option for option, value in extra.items() if value), None):
             raise UsageError(f"--resume {resume} takes its files and settings from there; leave out {used}")
     else:
@@ -117,7 +121,7 @@ def compare(
 
     with show_events(as_json=json) as listener:
         if resume is not None:
-            climbing = ladder.resume(resume, rungs=rungs_of, listener=listener)
+            climbing = ladder.resume(resume, rungs=rungs_of, minutes=minutes, listener=listener)
         else:
             assert out is not None
             assert minutes is not None

@@ -442,11 +442,27 @@ def start(out: Path, order: Order, *, listener: Listener) -> Ladder:
     return Ladder(out, order, State(order.record()), listener=listener)
 
 
-def resume(out: Path, *, rungs: Callable[[Mapping[str, Any]], tuple[Rung, ...]], listener: Listener) -> Ladder:
-    """A comparison that was interrupted; `rungs` makes its rungs from their record."""
+def resume(
+    out: Path,
+    *,
+    rungs: Callable[[Mapping[str, Any]], tuple[Rung, ...]],
+    minutes: float | None = None,
+    listener: Listener,
+) -> Ladder:
+    """A comparison that was interrupted; `rungs` makes its rungs from their record.
+
+    With more `minutes`, rungs and points that were skipped are tried again.
+    """
     state = State.load(out)
     try:
         given = state.order
+        if minutes is not None:
+            if minutes < float(given["minutes"]):
+                raise UsageError(
+                    f"--minutes {minutes:g} is less than the {float(given['minutes']):g} of {out}; give more"
+                )
+            given = state.order = {**given, "minutes": minutes}
+            state.skipped.clear()
         order = Order(
             train=tuple(map(Path, given["train"])),
             dev=tuple(map(Path, given["dev"])),

@@ -195,12 +195,17 @@ def _mix(
     tokenizers, genuine = Tokenizers.load(run / "text"), Store.open(run / "data" / "train")
     encoder = PairEncoder(MarkedEncoder(tokenizers.source, MARK), tokenizers.target.encode_flat, config.data.longest)
     text = open_monolingual(config.data, formats=formats)
+    # The dev text decides which model is kept, so none of it may be learned.
+    held_out = set(read_lines(run / "data" / PAIRS / "dev.target"))
     seen: set[str] = set()
-    lines = list[Line]()
+    lines, dropped = list[Line](), 0
     for line, source in zip(text, sources, strict=True):
-        if not (is_blank(line.text) or is_blank(source) or line.text in seen):
+        dropped += line.text in held_out
+        if not (is_blank(line.text) or is_blank(source) or line.text in seen or line.text in held_out):
             seen.add(line.text)
             lines.append(Line(line.number, 0, source, line.text))
+    if dropped:
+        notice(listener, f"{dropped:,} lines of data.monolingual are also in the dev text; they are left out")
     if not lines:
         notice(listener, "the reverse model translates no line to its end: there are no synthetic pairs")
     share = config.data.synthetic_share
