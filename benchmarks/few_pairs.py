@@ -7,7 +7,7 @@ SEQLOOM_DATA names the folder of the data. All parts use the commands of the pac
     cipher   The phrasebook in English, and the same sentences, shuffled, in a made-up language (other words, another
              order). No pairs, no seed words: vectors of both texts are mapped, which gives the dictionary of the start.
              Goal: 60 BLEU on unseen sentences. With `--different` the two texts have no sentence in common; then many
-             words of the phrasebook cannot be distinguished (its names come up at random), and no goal is claimed.
+             words of the phrasebook are not distinguished (its names come up at random), and no goal is claimed.
     halves   Multi30k: the German side of one half and the English side of the other, so that no line has a translation,
              and 99 seed words (`few_pairs_seeds.tsv`). Goal: 1.5 times the BLEU of substitution by the dictionary.
     back     Multi30k: 2,000 pairs and 27,000 lines of English (data.monolingual). Goal: 2 BLEU more than the baseline

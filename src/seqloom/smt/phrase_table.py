@@ -31,7 +31,7 @@ SCORES = ("phrase_backward", "lexical_backward", "phrase_forward", "lexical_forw
 """φ(f ∣ e), lex(f ∣ e), φ(e ∣ f), lex(e ∣ f)."""
 
 NULL = PAD
-"""Stands for no word in the counts of links; padding is not a word of any text."""
+"""Means no word in the counts of links; padding is not a word of any text."""
 
 LEAST_WEIGHT = 1e-7
 """The least w, for words that were never linked where the links of another occurrence are taken."""
