@@ -80,7 +80,8 @@ def test_an_option_that_takes_one_value_is_refused_if_it_comes_twice(
         for option in command.params:
             if option.param_type_name != "option" or option.multiple or option.is_flag:
                 continue
-            called = call(*path, option.opts[0], "1", f"{option.opts[0]}=2")
+            again = [f"{option.opts[0]}=2"] if option.nargs == 1 else [option.opts[0], *["2"] * option.nargs]
+            called = call(*path, option.opts[0], *["1"] * option.nargs, *again)
             assert (called.code, called.out) == (2, "")
             assert f"{option.opts[0]} takes one value, but was given 2 times" in called.err
     for words in (["--help", "--out", "a", "--out", "b"], ["--", "--out", "a", "--out", "b"]):
