@@ -374,6 +374,9 @@ WITH_COMMANDS = [
 
 LONG = frozenset(
     {
+        "formats.md",
+        "phrases.md",
+        "selfcheck.md",
         "training.md",
         "translating.md",
         "pretrained.md",

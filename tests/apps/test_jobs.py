@@ -17,6 +17,7 @@ from seqloom.runs.train import Trained
 LINES = ["the cat sleeps .", "", "we see a red house .", "a dog", "the cat sleeps .", "good morning"]
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives_also_by_chance(tiny: Trained) -> None:
     overrides = ["search.method=sample", "search.nbest=2", "search.beam=2"]
     alone = open_translator(tiny.run, overrides).search(LINES * 30)

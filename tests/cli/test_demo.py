@@ -159,6 +159,7 @@ def test_a_folder_that_holds_something_else_is_refused(
     assert (tmp_path / "demo-corpus" / "train.de").read_text() == "Mein Text.\n"
 
 
+@pytest.mark.slow
 def test_force_starts_over(copied: Path, finished: tuple[Path, Called]) -> None:
     (copied / "note.txt").touch()
     (copied.parent / "demo-corpus" / "train.de").write_text("Text of another version.\n")

@@ -40,6 +40,7 @@ def several(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_languages_are_chosen_by_every_command(several: Path, tiny: Tiny) -> None:
     text, reference = tiny.dev
     chosen = ["--from", "en", "--to", "German"]

@@ -123,6 +123,7 @@ def test_a_key_is_shown_once_and_needed_then(tiny_models: TinyModels, tmp_path: 
         assert [event["event"] for event in server.events()][-1] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_memory_answers_what_it_has(tiny_models: TinyModels, tmp_path: Path) -> None:
     memory = tmp_path / "memory.tsv"
     memory.write_text("the dog is old.\tDer Hund hat Jahre.\n", encoding="utf-8")
