@@ -310,7 +310,6 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
         "few_pairs.py",
         "vector_mapping.py",
         "decode_phrases.py",
-        "mapped_words.py",
         "multi30k_scores.py",
         "kill_loop.py",
         "run_all.py",
