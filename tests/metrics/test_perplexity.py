@@ -30,6 +30,8 @@ def test_the_unit_is_part_of_the_result() -> None:
     assert by_word.value == pytest.approx(by_token.value**2)
     assert by_word.signature == "unit:word|count:3|end:yes|unknown:counted"
     assert by_token.signature == "unit:token|count:6|end:yes|unknown:absent"
+    bound = perplexity(12.0, 6, is_bound=True)
+    assert bound.signature == "unit:token|count:6|end:yes|unknown:absent|bound:upper"
 
 
 def test_what_cannot_be_a_perplexity_is_refused() -> None:

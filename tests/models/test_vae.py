@@ -77,6 +77,7 @@ def test_the_bound_is_below_the_exact_probability_and_near_it() -> None:
     model = model_of()
     lines = [[4, 5, 6], [7], [8, 8, 4, 5, 5, 6, 7], [4, 4]]
     text = TextIds.of(lines)
+    assert model.reader().is_bound
     found = model.reader().log_probs(text, context="line", progress=lambda _tokens: None)
     bounds = np.add.reduceat(found, text.offsets[:-1])
     exact = np.array([exact_log_prob(model, line) for line in lines])

@@ -266,3 +266,19 @@ def test_vocabularies_of_fitted_translators_have_what_they_may_write() -> None:
     assert tokenizers.source.vocabulary[: learned.source.size] == learned.source.vocabulary
     assert {"Gute", "Nacht"} <= set(tokenizers.source.vocabulary)
     assert {"the", "Dog", "good", "Good", "￭:", "￭!"} <= set(tokenizers.target.vocabulary)
+
+
+def test_a_mark_of_both_languages_translates_itself(tmp_path: Path) -> None:
+    """Where the target language leaves most commas out, the full stop explains them better than the comma does."""
+    nouns = {"Mann": "man", "Kind": "child", "Hund": "dog", "Vogel": "bird", "Koch": "cook"}
+    verbs = {"singt": "sings", "rennt": "runs", "lacht": "laughs", "isst": "eats"}
+    pairs = [(f"ein {x} , der {v} .", f"a {y} who {w} .") for x, y in nouns.items() for v, w in verbs.items()]
+    pairs += [(f"hallo , {x} .", f"hello , {y} .") for x, y in list(nouns.items())[:3]]
+    for code, lines in zip(("de", "en"), zip(*pairs, strict=True), strict=True):
+        (tmp_path / f"train.{code}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (tmp_path / f"dev.{code}").write_text(f"{lines[0]}\n", encoding="utf-8")
+    files = [word for name in ("train", "dev") for word in (f"--{name}", f"{tmp_path}/{name}.de,{tmp_path}/{name}.en")]
+    trained = call("train", "model.kind=dictionary", *files, "--out", tmp_path / "run")
+    assert trained.code == 0, trained.err
+    (tmp_path / "text").write_text("hallo , Koch .\n", encoding="utf-8")
+    assert call("translate", tmp_path / "run", tmp_path / "text").out == "hello , cook .\n"

@@ -13,7 +13,7 @@ from seqloom.apps.translator import Translator
 from seqloom.core.arguments import as_path
 from seqloom.core.config import resolve
 from seqloom.core.errors import SeqloomError, Stopped, UsageError
-from seqloom.core.events import Event, Listener, ignore, notice, progress_counter
+from seqloom.core.events import Listener, ignore, notice, phase, progress_counter
 from seqloom.core.files import partial_name, read_json, require_folders_above, sha256_of, write_atomically
 from seqloom.data.phrasebook import LANGUAGES, PhrasePair, Split, note_pairs, sample_pairs
 from seqloom.metrics.scoring import CorpusScore
@@ -133,7 +133,7 @@ def demo(
             shutil.rmtree(aside)
             is_new = True
         if wrong:
-            listener(Event("phase", {"what": f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {corpus}"}))
+            phase(listener, f"writing {TRAIN_PAIRS:,} sentence pairs of the phrasebook to {corpus}")
             corpus.mkdir(parents=True, exist_ok=True)
             for path in wrong:
                 write_atomically(path, texts[path])

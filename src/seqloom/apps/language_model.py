@@ -293,7 +293,8 @@ class LanguageModel:
         text = encode_lines(self.tokenizer, given)
         each = self.log_probs(text, context=context, progress=progress)
         log_probs = self.mixed(each)
-        found, first = perplexities_of(given, text, log_probs), None
+        is_bound = any(reader.is_bound for reader in self._readers)
+        found, first = perplexities_of(given, text, log_probs, is_bound=is_bound), None
         if found.impossible:
             place = int((log_probs == -math.inf).argmax())
             line = int(np.searchsorted(text.offsets, place, side="right")) - 1

@@ -23,7 +23,7 @@ from seqloom.classical.emissions import CategoricalEmissions, Prior
 from seqloom.classical.hmm import HiddenMarkovModel, HmmFit, Observations, improve
 from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
 from seqloom.core.errors import DataError, ModelError, UsageError
-from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.events import Event, Listener, ignore, notice, phase
 from seqloom.core.reading import TextReader
 from seqloom.core.seeds import seed_for
 from seqloom.core.symbols import BEGIN, END, PAD
@@ -72,7 +72,7 @@ class HmmConfig(ModelSettings):
                 f"{self.states * text.symbols * 8 / 2**30:.1f} GiB each; at most {MAX_NUMBERS // text.symbols:,} "
                 "states fit, or lower text.size"
             )
-        listener(Event("phase", {"what": "compiling the loops of hidden Markov models, on first use"}))
+        phase(listener, "compiling the loops of hidden Markov models, on first use")
         borders = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.asarray(text.ids) == END) + 1])
         counts = text.counts()
         sample = drawn_lines(text.ids, borders, self.tokens, np.random.default_rng(seed_for(seed, "hmm lines")))

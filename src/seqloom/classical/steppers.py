@@ -79,6 +79,7 @@ class NGramReader:
 
     context: Context = "line"
     has_blank_lines = True
+    is_bound = False
 
     def __init__(self, model: CountedModel) -> None:
         self.model = model
@@ -146,6 +147,7 @@ class HmmReader:
 
     context: Context = "line"
     has_blank_lines = True
+    is_bound = False
 
     def __init__(self, model: StateModel) -> None:
         self.model = model

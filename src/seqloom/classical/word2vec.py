@@ -45,7 +45,7 @@ from seqloom.classical.word2vec_text import (
 )
 from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
 from seqloom.core.errors import DataError, ModelError
-from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.events import Event, Listener, ignore, notice, phase
 from seqloom.core.jit import compiled
 from seqloom.core.seeds import seed_for
 from seqloom.core.symbols import END
@@ -148,7 +148,7 @@ class Word2VecConfig(ModelSettings):
             )
         if self.output == "negative" and self.negatives == 0:
             notice(listener, "without negatives all vectors become equal")
-        listener(Event("phase", {"what": "compiling the loops of word2vec, on first use"}))
+        phase(listener, "compiling the loops of word2vec, on first use")
         losses = [learner.learn(epoch, listener=listener) for epoch in range(self.epochs)]
         if not learner.tables.outputs.any():  # they begin as zeros, and every prediction changes them
             raise DataError(

@@ -182,6 +182,8 @@ def _describe(measured: "PerplexityReport", *, names: Sequence[str], weights: Se
     lines = table(
         [(f"perplexity/{name}", f"{each.value:.2f}", f"{each.bits:.3f} bits", each.signature) for name, each in shown]
     )
+    if found.token.is_bound:
+        lines.append("upper bounds: the model gives a lower bound of log P of each line, not log P itself")
     if found.unknown:
         share = found.unknown / found.token.count
         beside = f", the others {found.known.bits:.2f}" if found.known is not None else ""

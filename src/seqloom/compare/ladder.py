@@ -29,7 +29,7 @@ from seqloom.compare.results import (
 from seqloom.compare.rungs import CURVE_SIZES, REPORT_SHARE, Rung, refused, share_minutes
 from seqloom.compare.splits import Splits, make_splits, read_splits
 from seqloom.core.errors import ModelError, SeqloomError, SeqloomWarning, Stopped, UsageError
-from seqloom.core.events import Event, Listener, ignore, notice, progress_counter
+from seqloom.core.events import Event, Listener, ignore, notice, phase, progress_counter
 from seqloom.core.files import read_json, write_atomically
 from seqloom.doctor.examination import diagnose
 from seqloom.metrics.scoring import score
@@ -421,7 +421,7 @@ class Ladder:
     # --- reports -----------------------------------------------------------------------------------------------------
 
     def _phase(self, what: str) -> None:
-        self._listener(Event("phase", {"what": what}))
+        phase(self._listener, what)
 
     def _skip(self, name: str, sentence: str) -> None:
         self.state.skipped[name] = sentence

@@ -43,6 +43,11 @@ def notice(listener: Listener, message: str, **values: Value) -> None:
     listener(Event("notice", {"message": message, **values}))
 
 
+def phase(listener: Listener, what: str) -> None:
+    """Emit what begins now."""
+    listener(Event("phase", {"what": what}))
+
+
 def progress(listener: Listener, what: str, done: int, total: int | None) -> None:
     """Emit how much of an activity is done; `total` is None if its end is not known."""
     listener(Event("progress", {"what": what, "done": done, "all": total}))

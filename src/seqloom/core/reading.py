@@ -74,6 +74,11 @@ class TextReader(Protocol):
         """Whether it was trained on blank lines; if not, blank lines are left out of what is measured."""
         ...
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether the log P of a line is a lower bound and not the value itself."""
+        ...
+
     def log_probs(self, text: TextIds, *, context: Context, progress: TokensDone) -> Float64[np.ndarray, " tokens"]:
         """log P of each token given those before it."""
         ...

@@ -9,7 +9,7 @@ import numpy as np
 
 from seqloom.core.config import Config
 from seqloom.core.errors import UsageError
-from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.events import Event, Listener, ignore, notice, phase
 from seqloom.core.text_files import OnBad
 from seqloom.data.corpus import Line, ParallelCorpus, open_corpus
 from seqloom.data.corpus_files import languages_from
@@ -126,7 +126,7 @@ def diagnose(
         keep = sample.keep if name == "train" else _counter(counts)
         survey = survey_lines(corpus, split=name, keep=keep, progress=report)
         if name == "train":
-            models = sample.learn(survey, report=lambda what: listener(Event("phase", {"what": what})))
+            models = sample.learn(survey, report=lambda what: phase(listener, what))
         reference = splits[0].languages if splits else None
         judging = partial(_judging, listener, name, len(corpus))
         splits.append(judge_split(survey, corpus, models, counts=counts, reference=reference, begin=judging))

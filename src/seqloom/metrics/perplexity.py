@@ -28,6 +28,8 @@ class Perplexity:
     unit: Unit
     count: int
     unknown: Unknown
+    is_bound: bool = False
+    """Whether the true value is this one or lower: the model gives a lower bound of log P only."""
 
     @property
     def bits(self) -> float:
@@ -37,10 +39,13 @@ class Perplexity:
     @property
     def signature(self) -> str:
         """How the number was counted, to be printed with it."""
-        return f"unit:{self.unit}|count:{self.count}|end:yes|unknown:{self.unknown}"
+        bound = "|bound:upper" if self.is_bound else ""
+        return f"unit:{self.unit}|count:{self.count}|end:yes|unknown:{self.unknown}{bound}"
 
 
-def perplexity(cross_entropy: float, count: int, *, unit: Unit = "token", unknown: Unknown = "absent") -> Perplexity:
+def perplexity(
+    cross_entropy: float, count: int, *, unit: Unit = "token", unknown: Unknown = "absent", is_bound: bool = False
+) -> Perplexity:
     """exp of the mean cross-entropy.
 
         PPL = exp(−(1/count) Σ_t log P(w_t ∣ w_<t))
@@ -58,7 +63,7 @@ def perplexity(cross_entropy: float, count: int, *, unit: Unit = "token", unknow
         )
     mean = cross_entropy / count
     value = math.exp(mean) if mean < 700 else math.inf  # exp overflows near 709.8
-    return Perplexity(value, unit, count, unknown)
+    return Perplexity(value, unit, count, unknown, is_bound)
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,7 @@ def perplexities(
     unknown: int = 0,
     unknown_cross_entropy: float = 0.0,
     impossible: int = 0,
+    is_bound: bool = False,
 ) -> Perplexities:
     """The perplexity of one text in every unit: exp(cross_entropy / units), each with how it was counted.
 
@@ -122,11 +128,11 @@ def perplexities(
     policy: Unknown = "counted" if unknown else "absent"
     known = None
     if 0 < unknown < size.tokens:
-        known = perplexity(cross_entropy, size.tokens - unknown, unknown="skipped")
+        known = perplexity(cross_entropy, size.tokens - unknown, unknown="skipped", is_bound=is_bound)
     return Perplexities(
-        perplexity(whole, size.tokens, unit="token", unknown=policy),
-        perplexity(whole, size.words, unit="word", unknown=policy),
-        perplexity(whole, size.characters, unit="character", unknown=policy),
+        perplexity(whole, size.tokens, unit="token", unknown=policy, is_bound=is_bound),
+        perplexity(whole, size.words, unit="word", unknown=policy, is_bound=is_bound),
+        perplexity(whole, size.characters, unit="character", unknown=policy, is_bound=is_bound),
         unknown=unknown,
         impossible=impossible,
         known=known,

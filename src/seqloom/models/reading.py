@@ -79,6 +79,8 @@ class RecurrentStepper:
 class RecurrentReader:
     """A recurrent language model that reads windows of text at once."""
 
+    is_bound = False
+
     def __init__(
         self,
         model: RecurrentLanguageModel,
@@ -172,6 +174,7 @@ class WindowReader:
     """
 
     has_blank_lines = True
+    is_bound = False
 
     def __init__(self, model: ReadsWindow, device: torch.device, *, context: Context) -> None:
         self.model, self.device = model, device

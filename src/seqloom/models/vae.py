@@ -262,6 +262,7 @@ class VaeReader:
 
     context: Context = "line"
     has_blank_lines = False
+    is_bound = True
 
     def __init__(self, model: Vae) -> None:
         self.model = model

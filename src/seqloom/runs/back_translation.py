@@ -27,7 +27,7 @@ import numpy as np
 
 from seqloom.core.config import read_config_file
 from seqloom.core.errors import DataError, SeqloomError, Stopped, UsageError
-from seqloom.core.events import Event, Listener, notice
+from seqloom.core.events import Event, Listener, notice, phase
 from seqloom.core.files import read_json, read_lines, write_atomically
 from seqloom.core.symbols import BEGIN
 from seqloom.data.corpus import Line, Lines, text_blocks
@@ -102,7 +102,7 @@ def make_mixture(
             ("baseline", "a model of the genuine pairs, to compare with"),
             ("reverse", "the reverse model"),
         ):
-            listener(Event("phase", {"what": f"back-translation: training {what}, in {run / name}"}))
+            phase(listener, f"back-translation: training {what}, in {run / name}")
             _train_part(run, name, config, sub_run=sub_run)
         sources = _translate(run, config, formats=formats, listener=listener)
     except Stopped as error:

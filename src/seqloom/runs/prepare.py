@@ -22,7 +22,7 @@ import torch
 from seqloom.core.archive import is_archive
 from seqloom.core.config import read_config_file, resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
-from seqloom.core.events import Event, Listener, ignore, notice
+from seqloom.core.events import Event, Listener, ignore, notice, phase
 from seqloom.core.files import matching_files, read_json, require_run, write_atomically
 from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps
@@ -424,7 +424,7 @@ def _tokenizers(config: RunConfig, text: PairText | PlainText | TwoTexts, *, lis
     # Usually all words and characters are taken, and their maximum would look like the number in this text.
     all_of = {"word": "words", "char": "characters"}
     what = all_of.get(config.text.kind, f"{config.text.size:,} {config.text.kind} pieces")
-    listener(Event("phase", {"what": f"learning {what}"}))
+    phase(listener, f"learning {what}")
     return text.learn_tokenizers(config, listener=listener)
 
 

@@ -50,7 +50,7 @@ def measure_perplexity(
 
     log_probs = reader.log_probs(text, context=reader.context, progress=on_tokens)
     require_numbers(loaded.folder, log_probs)
-    return perplexities_of(lines, text, log_probs)
+    return perplexities_of(lines, text, log_probs, is_bound=reader.is_bound)
 
 
 def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> TextIds:
@@ -60,8 +60,10 @@ def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> TextIds:
     return TextIds.of(tokenizer.encode_many(lines))
 
 
-def perplexities_of(lines: Sequence[str], text: TextIds, log_probs: Float64[np.ndarray, " tokens"]) -> Perplexities:
-    """Perplexities of lines from log P of each token of their ids."""
+def perplexities_of(
+    lines: Sequence[str], text: TextIds, log_probs: Float64[np.ndarray, " tokens"], *, is_bound: bool = False
+) -> Perplexities:
+    """Perplexities of lines from log P of each token of their ids, or from lower bounds of it."""
     # Spaces are counted after collapsing, so that every model is measured on the same characters.
     size = measure_text(map(collapse_spaces, lines), len(text.ids) - len(lines))
     is_unknown = text.ids == UNKNOWN
@@ -71,6 +73,7 @@ def perplexities_of(lines: Sequence[str], text: TextIds, log_probs: Float64[np.n
         unknown=int(is_unknown.sum()),
         unknown_cross_entropy=-float(log_probs[is_unknown].sum()) + 0.0,
         impossible=int((log_probs == -math.inf).sum()),
+        is_bound=is_bound,
     )
 
 

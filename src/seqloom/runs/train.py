@@ -19,7 +19,7 @@ from seqloom.core.arguments import as_names, as_path, require_callable
 from seqloom.core.config import resolve, to_yaml
 from seqloom.core.declaration import Purpose
 from seqloom.core.errors import ConfigError, ModelError, SeqloomError, SeqloomWarning, TrainingError, UsageError
-from seqloom.core.events import Event, Listener, ignore, join_listeners, notice, to_json
+from seqloom.core.events import Event, Listener, ignore, join_listeners, notice, phase, to_json
 from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
@@ -566,7 +566,7 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
     if config.purpose == "word vectors" and (warning := too_small(tokens)):
         notice(listener, warning)
     amount = f"{len(data.train):,} pairs" if isinstance(data, PairData) else f"{tokens:,} tokens"
-    listener(Event("phase", {"what": f"fitting {config.model.kind} to {amount}"}))
+    phase(listener, f"fitting {config.model.kind} to {amount}")
     began = monotonic()
     with locked(run):
         remove_leftovers(run, listener=listener)

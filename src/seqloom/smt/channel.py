@@ -336,7 +336,7 @@ class ChannelModel:
         """The best translations of each sentence, with the weighted features as terms."""
         return self.search_with(settings.beam).hypotheses(
             [self.options_of(each) for each in sentences],
-            [self.target_casing] * len(sentences),
+            self.target_casing,
             nbest=settings.nbest,
             threads=threads,
             is_cancelled=is_cancelled,
@@ -344,13 +344,8 @@ class ChannelModel:
 
     def score(self, sentences: Sequence[SourceSentence], targets: Sequence[Sequence[int]]) -> list[float]:
         """The score of the best links of each translation; −inf if some words cannot be linked."""
-        search = self.search_with(self.config.search_defaults["beam"])
-        scores = []
-        for sentence, target in zip(sentences, targets, strict=True):
-            ids = np.array(target, np.int32)
-            folded = self.target_casing.fold(ids, np.array([0, len(ids)], np.int64))
-            scores.append(search.score(self.options_of(sentence), folded.tolist()))
-        return scores
+        options = [self.options_of(sentence) for sentence in sentences]
+        return self.search_with(self.config.search_defaults["beam"]).scores(options, targets, self.target_casing)
 
     def search_with(self, beam: int) -> OptionSearch:
         """The search that keeps so many hypotheses of each number of translated words."""

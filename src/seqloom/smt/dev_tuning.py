@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float64
 from pydantic import Field
 
 from seqloom.core.config import Config
-from seqloom.core.events import Event, Listener, notice, progress
+from seqloom.core.events import Event, Listener, notice, phase, progress
 from seqloom.core.symbols import UNKNOWN
 from seqloom.smt.casing import Casing
 from seqloom.smt.options import OptionSearch, SentenceOptions
@@ -58,6 +58,7 @@ def tune_on_dev(
         else SourceSentence(dev.sources[dev.source_starts[k] : dev.source_starts[k + 1]].tolist(), ())
         for k in chosen
     ]
+    phase(listener, f"tuning the weights on {len(chosen):,} dev pairs, in {config.rounds} rounds at most")
     listed = [options_of(each) for each in sentences]
 
     def translate(weights: Float64[np.ndarray, " features"]) -> list[Candidates]:

@@ -150,7 +150,8 @@ def induce(
     """Translations y of each word x with the highest t(y ∣ x) of a model of word alignment, the best first.
 
     Words are counted as they are usually written inside sentences. A word is translated by a word, a mark by a mark:
-    model 1 finds that anything which is in nearly every sentence explains the full stop.
+    model 1 finds that anything which is in nearly every sentence explains the full stop. A mark that both languages
+    have comes first among its translations: commas that the target language leaves out are not full stops.
     """
     source, target = tokenizers.source, tokenizers.target
     cased = Bitext(
@@ -168,6 +169,11 @@ def induce(
         columns, probabilities = table.row(word)
         is_like = (is_target_word[columns] == is_source_word[word]) & (columns >= len(RESERVED))
         columns, probabilities = columns[is_like], probabilities[is_like]
+        if not is_source_word[word] and len(columns):
+            is_same = np.array([target.piece(at) == source.piece(word) for at in columns.tolist()])
+            probabilities = np.where(is_same, probabilities.max(), probabilities)
+            columns = columns[(order := np.argsort(~is_same, kind="stable"))]
+            probabilities = probabilities[order]
         order = np.argsort(-probabilities, kind="stable")[:translations]
         if word >= len(RESERVED):
             entries += [

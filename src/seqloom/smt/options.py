@@ -99,7 +99,7 @@ class OptionSearch:
     def hypotheses(
         self,
         sentences: Sequence[SentenceOptions],
-        casing: Sequence[Casing | None],
+        casing: Casing,
         *,
         nbest: int = 1,
         threads: int = 1,
@@ -109,12 +109,12 @@ class OptionSearch:
         derivations = 1 if nbest == 1 else nbest * SPARE_DERIVATIONS
         found = self.derive(sentences, nbest=derivations, threads=threads, is_cancelled=is_cancelled)
         results: list[list[Hypothesis]] = []
-        for sentence, some, case in zip(sentences, found, casing, strict=True):
+        for sentence, some in zip(sentences, found, strict=True):
             best: dict[tuple[int, ...], Hypothesis] = {}
             for derivation in some:
                 output = sentence.output(derivation.options)
                 if len(best) < nbest and output not in best:
-                    best[output] = self.hypothesis(sentence, derivation.options, case)
+                    best[output] = self.hypothesis(sentence, derivation.options, casing)
             results.append(sorted(best.values(), key=lambda each: -each.score))  # equal up to rounding before
         return results
 
@@ -129,6 +129,17 @@ class OptionSearch:
             self.stack_settings,
         )
         return -math.inf if found is None else self.hypothesis(sentence, found.options, None).score
+
+    def scores(
+        self, sentences: Sequence[SentenceOptions], targets: Sequence[Sequence[int]], casing: Casing
+    ) -> list[float]:
+        """The scores of given outputs with their capitals."""
+        found = []
+        for sentence, target in zip(sentences, targets, strict=True):
+            ids = np.array(target, np.int32)
+            folded = casing.fold(ids, np.array([0, len(ids)], np.int64))
+            found.append(self.score(sentence, folded.tolist()))
+        return found
 
     def features(self, sentence: SentenceOptions, derivation: Sequence[int]) -> Float64[np.ndarray, " features"]:
         """h of a derivation, in the order of `feature_names`."""

@@ -31,7 +31,7 @@ from seqloom.classical.alignment import (
 from seqloom.classical.ngram import NGram, NGramConfig
 from seqloom.core.declaration import ModelSettings, Pieces, Purpose, TaskKind
 from seqloom.core.errors import DataError, ModelError
-from seqloom.core.events import Listener, ignore, progress
+from seqloom.core.events import Listener, ignore, phase, progress
 from seqloom.core.files import read_lines, require_file
 from seqloom.core.symbols import END, UNKNOWN
 from seqloom.search.hypothesis import Hypothesis
@@ -136,12 +136,14 @@ class PhrasesConfig(ModelSettings):
             progress=lambda done: progress(listener, "linking words", done, total),
         )
         links = WordLinks.of(aligner.align(folded, symmetrise=self.symmetrise, threads=threads))
+        phase(listener, f"extracting phrases of up to {self.longest} words")
         table = build_table(
             extract_phrases(folded, links, longest=self.longest),
             WordWeights.of(folded, links),
             smoothing=self.smoothing,
             options=self.options,
         )
+        phase(listener, f"counting n-grams of up to {self.order} words")
         language_model = self._fit_language_model(folded, target_casing, pairs.tokenizers, listener=listener)
         weights = np.array([self.weights.get(name, START[name]) for name in FEATURES])
         counts = np.bincount(folded.sources, minlength=vocabularies.source.size)
@@ -260,7 +262,7 @@ class PhraseModel:
         """The best translations of each sentence, with the weighted features as terms."""
         return self.search_with(settings.beam).hypotheses(
             [self.options_of(each) for each in sentences],
-            [self.target_casing] * len(sentences),
+            self.target_casing,
             nbest=settings.nbest,
             threads=threads,
             is_cancelled=is_cancelled,
@@ -268,13 +270,8 @@ class PhraseModel:
 
     def score(self, sentences: Sequence[SourceSentence], targets: Sequence[Sequence[int]]) -> list[float]:
         """The score of the best derivation that gives each translation; −inf if there is none."""
-        search = self.search_with(self.config.search_defaults["beam"])
-        scores = []
-        for sentence, target in zip(sentences, targets, strict=True):
-            ids = np.array(target, np.int32)
-            folded = self.target_casing.fold(ids, np.array([0, len(ids)], np.int64))
-            scores.append(search.score(self.options_of(sentence), folded.tolist()))
-        return scores
+        options = [self.options_of(sentence) for sentence in sentences]
+        return self.search_with(self.config.search_defaults["beam"]).scores(options, targets, self.target_casing)
 
     def search_with(self, beam: int) -> OptionSearch:
         """The search that keeps so many hypotheses of each number of translated words."""
