@@ -62,6 +62,15 @@ class Bitext(NamedTuple):
             self.target_starts[first : last + 1] - low,
         )
 
+    def joined(self, other: "Bitext") -> "Bitext":
+        """These pairs, and the others after them."""
+        return Bitext(
+            np.concatenate([self.sources, other.sources]),
+            np.concatenate([self.source_starts, self.source_starts[-1] + other.source_starts[1:]]),
+            np.concatenate([self.targets, other.targets]),
+            np.concatenate([self.target_starts, self.target_starts[-1] + other.target_starts[1:]]),
+        )
+
     def without_blanks(self) -> "Bitext":
         """The pairs that have words on both sides."""
         lengths = np.diff(self.source_starts), np.diff(self.target_starts)

@@ -34,7 +34,7 @@ from seqloom.search.greedy import forced_search
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.rerank import most_agreeing, posteriors, without_duplicates
 from seqloom.search.settings import SearchConfig, Split, Unknown
-from seqloom.smt.pairs import FittedTranslator, SourceSentence, hard_attention
+from seqloom.smt.pairs import SentenceSearch, SourceSentence, hard_attention
 from seqloom.text.marks import UNSPACED
 from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.sentences import clause_borders, pieces, sentence_borders
@@ -436,7 +436,7 @@ def _chosen(hypotheses: list[Hypothesis], settings: SearchConfig, target: Tokeni
 class FittedSearch:
     """Searches for the translations of parts of lines with a fitted model, which has a search of its own."""
 
-    model: FittedTranslator
+    model: SentenceSearch
     tokenizers: Tokenizers
     settings: SearchConfig
 

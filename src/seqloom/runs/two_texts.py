@@ -1,6 +1,6 @@
 """Two texts that are not translations of each other: opened, split, encoded, trained on, and measured.
 
-run/data/source/       lines of the first language as targets, their words by the dictionary as sources
+run/data/source/       lines of the first language as targets, their translations by phrases or words as sources
 run/data/target/       the same for the second language
 run/data/words.tsv     words of the second language and their translations by the dictionary
 run/data/*_dev/        held-out lines likewise, and as text in *_dev.txt
@@ -33,6 +33,7 @@ from seqloom.models.frames import FrameConfig
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import LoadedModel
 from seqloom.runs.model_dir import DevResult
+from seqloom.runs.phrase_start import translate_both
 from seqloom.runs.sizing import Sizing, choose_sizes, text_facts
 from seqloom.runs.translation import PairData
 from seqloom.search.settings import OutputLimit
@@ -222,6 +223,8 @@ class SubstitutedLines:
     """None copies the lines."""
     seed: int
     """Of the translations that are drawn for the words of each line."""
+    translations: Mapping[int, str] | None = None
+    """The translation of each line by its number, instead of its words."""
 
     def __len__(self) -> int:
         return len(self.text) - len(self.numbers) if self.is_rest else len(self.numbers)
@@ -230,7 +233,9 @@ class SubstitutedLines:
         for line in self.text:
             if (line.number in self.numbers) != self.is_rest:
                 source = line.text
-                if self.substitute is not None:
+                if self.translations is not None:
+                    source = self.translations[line.number]
+                elif self.substitute is not None:
                     generator = np.random.default_rng(seed_for(self.seed, "substitution", line.number))
                     source = self.substitute(line.text, generator)
                 yield Line(line.number, 0, line.text if is_blank(source) else source, line.text)
@@ -367,8 +372,8 @@ class TwoTexts:
             kept = {stored.line(index) for index in range(len(stored))}
             write_atomically(data / name, "".join(f"{line.target}\n" for line in lines if line.number in kept))
 
-        for side, text in zip(SIDES, self.texts, strict=True):
-            store(text.lines(is_dev=False), side)
+        for side, text, lines in zip(SIDES, self.texts, self._with_sources(config, listener=listener), strict=True):
+            store(lines, side)
             held = text.lines(is_dev=True)
             write_lines(held, store(held, f"{side}_dev"), f"{side}_dev.txt")
         way = self.texts[1].substitute
@@ -377,6 +382,21 @@ class TwoTexts:
         write_atomically(data / WORDS, "".join(rows))
         if self.pairs is not None:
             write_lines(self.pairs, store(self.pairs, "dev"), "references.txt")
+
+    def _with_sources(self, config: RunConfig, *, listener: Listener) -> list[SubstitutedLines]:
+        """The training lines of both texts with what the model reads at first."""
+        assert isinstance(config.task, UnsupervisedConfig)
+        lines = [text.lines(is_dev=False) for text in self.texts]
+        first, second = (text.substitute for text in self.texts)
+        if config.task.start == "words" or first is None or second is None:
+            return lines
+        numbered = [{line.number: line.target for line in some} for some in lines]
+        texts = list(numbered[0].values()), list(numbered[1].values())
+        found = translate_both(texts, (first, second), config, rounds=config.task.start_rounds, listener=listener)
+        return [
+            replace(some, translations=dict(zip(own, translated, strict=True)))
+            for some, own, translated in zip(lines, numbered, found, strict=True)
+        ]
 
 
 def _require_symbols(config: RunConfig, tokenizers: Tokenizers) -> None:

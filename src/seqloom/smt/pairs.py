@@ -47,14 +47,12 @@ class EncodedPairs:
     """The sources of `dev`, with the words that the vocabulary lacks."""
     dev_references: Sequence[str] = ()
     """The targets of `dev` as text."""
+    entries: Bitext | None = None
+    """Words and phrases with translations, to learn from beside the sentences: they are no text of the target side."""
 
 
-class FittedTranslator(Protocol):
-    """A translator that was fitted to sentence pairs by a loop of its own."""
-
-    def arrays(self) -> Mapping[str, np.ndarray]:
-        """Everything it consists of; they may be memory-mapped."""
-        ...
+class SentenceSearch(Protocol):
+    """A translator with a search of its own."""
 
     def search(
         self,
@@ -69,6 +67,14 @@ class FittedTranslator(Protocol):
         `settings.beam` hypotheses are kept where a search keeps several. The number of threads does not change the
         result. A sentence for whose index `is_cancelled` returns True has no hypotheses.
         """
+        ...
+
+
+class FittedTranslator(SentenceSearch, Protocol):
+    """A translator that was fitted to sentence pairs by a loop of its own."""
+
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """Everything it consists of; they may be memory-mapped."""
         ...
 
     def score(self, sentences: Sequence[SourceSentence], targets: Sequence[Sequence[int]]) -> list[float]:

@@ -128,6 +128,9 @@ class PhrasesConfig(ModelSettings):
             sources=source_casing.fold(train.sources, train.source_starts),
             targets=target_casing.fold(train.targets, train.target_starts),
         )
+        language_model_text = folded
+        if pairs.entries is not None:
+            folded = folded.joined(pairs.entries)
         total = rounds(self.alignment)
         aligner = fit_aligner(
             folded,
@@ -144,7 +147,9 @@ class PhrasesConfig(ModelSettings):
             options=self.options,
         )
         phase(listener, f"counting n-grams of up to {self.order} words")
-        language_model = self._fit_language_model(folded, target_casing, pairs.tokenizers, listener=listener)
+        language_model = self._fit_language_model(
+            language_model_text, target_casing, pairs.tokenizers, listener=listener
+        )
         weights = np.array([self.weights.get(name, START[name]) for name in FEATURES])
         counts = np.bincount(folded.sources, minlength=vocabularies.source.size)
         model = PhraseModel(self, source_casing, target_casing, counts, table, language_model, weights)

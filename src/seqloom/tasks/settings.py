@@ -270,8 +270,14 @@ class UnsupervisedConfig(Config):
     dictionary: str | None = None
     """A table of words and their translations, from the language of the first text to that of the second, such as
     `seqloom vectors align` writes. Without it, only pieces that both languages share give the model a start."""
+    start: Literal["phrases", "words"] = "phrases"
+    """What makes the first sources from the dictionary. `words` replaces each word by one of its translations.
+    `phrases` counts phrases from lines with such sources, and again, in turns, from the translations of both texts:
+    that takes some minutes, and the sources are better."""
+    start_rounds: int = Field(3, ge=1, le=100)
+    """How often phrases of both directions are counted."""
     start_steps: int = Field(500, ge=0)
-    """Steps in which all sources come from the dictionary; without one, steps in which the model only restores text."""
+    """Steps in which all sources come from this start; without a dictionary the model only restores text in them."""
     mix_steps: int = Field(1500, ge=0)
     """Steps after these over which back-translation takes over: its share of the sources rises to 1, and the weight of
     restoring text falls from `denoising` to `final_denoising`."""

@@ -1,8 +1,8 @@
 """Translation without parallel text (Lample et al., 2018): two texts that are not translations of each other.
 
-For a line y of one language, x̃ its words in the other language by a dictionary, c(y) the line with noise:
+For a line y of one language, x̃ its first translation by phrases or a dictionary, c(y) the line with noise:
 
-    start              −log P(y ∣ x̃)                             the dictionary is the first model
+    start              −log P(y ∣ x̃)                             what made x̃ is the first model
     denoising          −λ log P(y ∣ c(y))                        the model of each language
     back-translation   −log P(y ∣ x̂),  x̂ = argmax P(x ∣ y)       the model is its own source of pairs
 
