@@ -153,10 +153,8 @@ class WordTranslator:
         places, targets, features = list[int](), list[int](), list[float]()
         for place, word in enumerate(sentence.words):
             found = {self._usual(written): share for written, share in self.translations.candidates(word)}
-            if set(found) <= {UNKNOWN}:  # marks and names are often the same in both languages
-                found = {self._usual(word): 1.0}
-            if len(found) > 1:
-                found.pop(UNKNOWN, None)
+            found.pop(UNKNOWN, None)
+            found = found or {self._usual(word): 1.0}  # marks and names are often the same in both languages
             total = math.fsum(found.values())
             places += [place] * len(found)
             targets += list(found)

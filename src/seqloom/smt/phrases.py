@@ -124,13 +124,10 @@ class PhrasesConfig(ModelSettings):
         train, vocabularies = pairs.train.without_blanks(), pairs.tokenizers
         source_casing = Casing.learn(train.sources, train.source_starts, vocabularies.source.vocabulary)
         target_casing = Casing.learn(train.targets, train.target_starts, vocabularies.target.vocabulary)
-        folded = train._replace(
-            sources=source_casing.fold(train.sources, train.source_starts),
-            targets=target_casing.fold(train.targets, train.target_starts),
-        )
-        language_model_text = folded
+        folded = _folded(train, source_casing, target_casing)
+        language_model = self._fit_language_model(folded, target_casing, pairs.tokenizers, listener=listener)
         if pairs.entries is not None:
-            folded = folded.joined(pairs.entries)
+            folded = folded.joined(_folded(pairs.entries.without_blanks(), source_casing, target_casing))
         total = rounds(self.alignment)
         aligner = fit_aligner(
             folded,
@@ -145,10 +142,6 @@ class PhrasesConfig(ModelSettings):
             WordWeights.of(folded, links),
             smoothing=self.smoothing,
             options=self.options,
-        )
-        phase(listener, f"counting n-grams of up to {self.order} words")
-        language_model = self._fit_language_model(
-            language_model_text, target_casing, pairs.tokenizers, listener=listener
         )
         weights = np.array([self.weights.get(name, START[name]) for name in FEATURES])
         counts = np.bincount(folded.sources, minlength=vocabularies.source.size)
@@ -193,6 +186,7 @@ class PhrasesConfig(ModelSettings):
     def _fit_language_model(
         self, folded: Bitext, casing: Casing, tokenizers: Tokenizers, *, listener: Listener
     ) -> NGram:
+        phase(listener, f"counting n-grams of up to {self.order} words")
         texts = [(folded.targets, folded.target_starts)]
         for name in self.language_model_text:
             rows = [row for row in tokenizers.target.encode_many(list(read_lines(Path(name)))) if row]
@@ -348,6 +342,13 @@ class PhraseModel:
                 is_name = len(best) == 1 and target[best[0]].lower() == source[word].lower()
                 counts[word] = 0 if is_name else self.counts[word]
         return KnownWords(source, counts)
+
+
+def _folded(bitext: Bitext, source_casing: Casing, target_casing: Casing) -> Bitext:
+    return bitext._replace(
+        sources=source_casing.fold(bitext.sources, bitext.source_starts),
+        targets=target_casing.fold(bitext.targets, bitext.target_starts),
+    )
 
 
 def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
