@@ -13,9 +13,9 @@ from seqloom.data.phrasebook import sample_sentences
 from seqloom.data.store import Store
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.back_translation import MarkedEncoder, keep_the_better
-from seqloom.runs.model_dir import read_card
+from seqloom.runs.model_dir import read_card, read_settings
 from seqloom.runs.train import Trained, resume, train
-from seqloom.text.tokenizer import TextConfig
+from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
 from tiny_runs import TINY, write_corpus
 
@@ -35,7 +35,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, list[Eve
     lines = sample_sentences("de", count=60, seed=9)
     text.write_text("".join(f"{line}\n" for line in [*lines, lines[0], ""]))
     events: list[Event] = []
-    settings = [*TINY, f"data.monolingual=[{text}]", *LONGER]
+    settings = [*TINY, f"data.monolingual=[{text}]", "data.reverse=same", *LONGER]
     found = train(None, settings, out=folder / "run", train=files, dev=dev, listener=events.append)
     assert found is not None
     return found, events
@@ -71,6 +71,26 @@ def test_an_interrupted_run_translates_and_trains_nothing_twice(
     assert resume(run, listener=events.append) is not None
     assert Store.open(run / "data" / "mixed").fingerprint() == before
     assert not any(event.kind == "progress" and event["what"] == "back-translating" for event in events)
+
+
+def test_few_pairs_are_reversed_by_phrases(tmp_path: Path) -> None:
+    """Pairs that are not in UTF-8, and settings that phrases do not have: the sub-runs read files of their own."""
+    files, dev = write_corpus(tmp_path, count=60)
+    for name in (*files, *dev):
+        Path(name).write_bytes(Path(name).read_text(encoding="utf-8").encode("latin-1"))
+    text = tmp_path / "more.de"
+    text.write_bytes("".join(f"{line}\n" for line in sample_sentences("de", count=30, seed=9)).encode("latin-1"))
+    events: list[Event] = []
+    settings = [*TINY, f"data.monolingual=[{text}]", "data.encoding=latin-1", "training.steps=4"]
+    found = train(None, settings, out=tmp_path / "run", train=files, dev=dev, listener=events.append)
+    assert found is not None
+    assert read_settings(tmp_path / "run" / "reverse" / "model").model.kind == "phrases"
+    assert "genuine ones, each once, and 30 synthetic ones of 30 lines" in notices(events)
+    letters = set("".join(Tokenizers.load(tmp_path / "run" / "baseline" / "text").target.vocabulary))
+    assert ("ü" in letters, "Ã" in letters) == (True, False)
+    impossible = [*settings, "data.reverse=phrases", "data.back_translation=sample"]
+    with pytest.raises(ConfigError, match=r"back_translation=sample cannot be combined with data\.reverse=phrases"):
+        train(None, impossible, out=tmp_path / "other", train=files, dev=dev)
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.0, -1.0])

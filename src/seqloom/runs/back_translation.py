@@ -1,7 +1,7 @@
 """Back-translation for few pairs (Sennrich et al., 2016): text of the target language becomes training pairs.
 
     baseline    a translator trained on the genuine pairs alone: what is to be improved
-    reverse     a translator trained on the same pairs the other way round
+    reverse     a translator of the same pairs the other way round; with few of them one that counts phrases
     synthetic   each line of the text with its translation by `reverse` as the source, behind a mark
     mixed       genuine pairs, repeated so that they keep their share, and synthetic ones: the model is trained on these
 
@@ -18,10 +18,10 @@ run/data/mixed/           the pairs that the model is trained on, as ids
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from seqloom.data.plain_text import TextCorpus
 from seqloom.data.store import Sentences, Store, StoreWriter
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.config import DataConfig, RunConfig
-from seqloom.runs.loading import load
+from seqloom.runs.loading import Loaded, load_any
 from seqloom.runs.model_dir import read_card
 from seqloom.runs.translator import translate_lines
 from seqloom.text.formats.readers import FORMATS
@@ -52,11 +52,24 @@ PAIRS, SYNTHETIC, MIXED, GIVEN = "pairs", "synthetic", "mixed", "given.json"
 LINES_PER_PART = 2_000
 """Lines whose translations are stored together."""
 
-OWN_SETTINGS = ("train", "dev", "source", "target", "monolingual", "synthetic_share", "back_translation")
-"""Settings of the data that sub-runs do not take from the run."""
+OWN_SETTINGS = (
+    "train", "dev", "source", "target", "encoding", "on_bad_utf8", "monolingual", "synthetic_share", "reverse",
+    "back_translation",
+)  # fmt: skip
+"""Settings of the data that sub-runs do not take from the run: their files are written for them."""
 
-SubRun = Callable[[Path, Sequence[str], Sequence[str], Sequence[str]], object]
-"""Trains, or resumes, a run in a folder: its overrides, its training files and its dev files."""
+SHARED_SETTINGS = ("seed=", "data.workers=", "evaluation.")
+"""What a reverse model of another kind takes from the run."""
+
+
+class SubRun(Protocol):
+    """Trains, or resumes, a run in a folder."""
+
+    def __call__(
+        self, folder: Path, overrides: Sequence[str], files: Sequence[str], dev: Sequence[str], *, is_same: bool
+    ) -> object:
+        """With its training files and its dev files; `is_same` if the model is of the kind of the whole run."""
+        ...
 
 
 def open_monolingual(data: DataConfig, *, formats: Sequence[Format] = FORMATS) -> TextCorpus:
@@ -118,7 +131,10 @@ def _train_part(run: Path, name: str, config: RunConfig, *, sub_run: SubRun) -> 
         sides, languages = sides[::-1], languages[::-1]
     files, dev = ([str(run / "data" / PAIRS / f"{part}.{side}") for side in sides] for part in ("train", "dev"))
     codes = [f"data.{side}={code}" for side, code in zip(("source", "target"), languages, strict=True) if code]
-    sub_run(run / name, [*_given(run), *codes], files, dev)
+    given, is_same = _given(run), name == "baseline" or config.data.reverse == "same"
+    if not is_same:
+        given = ["model.kind=phrases", *(each for each in given if each.startswith(SHARED_SETTINGS))]
+    sub_run(run / name, [*given, *codes], files, dev, is_same=is_same)
 
 
 def _given(run: Path) -> list[str]:
@@ -142,13 +158,14 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _translate(run: Path, config: RunConfig, *, formats: Sequence[Format], listener: Listener) -> list[str]:
     """Translations of all lines of the text; blank for blank ones and for those that were cut."""
     lines = [line.text for line in open_monolingual(config.data, formats=formats)]
-    folder, found, loaded = run / "data" / SYNTHETIC, list[str](), None
+    folder, found = run / "data" / SYNTHETIC, list[str]()
+    loaded: Loaded | None = None
     folder.mkdir(parents=True, exist_ok=True)
     for part, begin in enumerate(range(0, len(lines), LINES_PER_PART)):
         path, some = folder / f"{part:05}.txt", lines[begin : begin + LINES_PER_PART]
         if not path.is_file():
             if loaded is None:
-                loaded = load(run / "reverse")
+                loaded = load_any(run / "reverse")
                 given: dict[str, Any] = {"greedy": {"beam": 1}, "sample": {"method": "sample", "seed": config.seed}}
                 chosen = loaded.config.search.model_copy(update=given.get(config.data.back_translation, {}))
                 loaded = replace(loaded, config=loaded.config.model_copy(update={"search": chosen}))

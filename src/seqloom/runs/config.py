@@ -252,6 +252,9 @@ class DataConfig(Config):
     synthetic_share: float = Field(0.5, gt=0, lt=1)
     """Share of back-translated pairs among those of an epoch, about: genuine pairs are repeated so that they make up
     the rest. They are never dropped."""
+    reverse: Literal["same", "phrases"] = "same"
+    """The reverse model: of the kind of the translator itself, or phrases, which learn much more from few pairs. Left
+    open: phrases for fewer than 30,000 pairs of languages that write spaces between words."""
     back_translation: Literal["beam", "greedy", "sample"] = "beam"
     """How the reverse model translates the text: with the beam of its search settings, greedily, or by sampling."""
 
@@ -390,6 +393,11 @@ class RunConfig(Config):
             raise ValueError(
                 f"data.monolingual={list(self.data.monolingual)} is for translators that are trained in steps on "
                 f"pairs, not for model.kind={self.model.kind} with task.kind={self.task.kind}; leave it out"
+            )
+        if self.data.reverse == "phrases" and self.data.back_translation != "beam":
+            raise ValueError(
+                f"data.back_translation={self.data.back_translation} cannot be combined with data.reverse=phrases, "
+                "which has a search of its own; set data.reverse=same"
             )
         if self.model.needs_shared_vocabulary and not self.text.shared:
             tying = getattr(self.model, "tying", "all")

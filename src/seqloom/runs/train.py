@@ -259,10 +259,15 @@ def resume(
 def _sub_run(model: BuildsModel | None, formats: Sequence[Format], listener: Listener) -> SubRun:
     """How a run trains another one inside itself."""
 
-    def begin_or_resume(folder: Path, overrides: Sequence[str], files: Sequence[str], dev: Sequence[str]) -> object:
+    def begin_or_resume(
+        folder: Path, overrides: Sequence[str], files: Sequence[str], dev: Sequence[str], *, is_same: bool
+    ) -> object:
+        builder = model if is_same else None
         if (folder / "run.json").is_file():
-            return resume(folder, model=model, formats=formats, listener=listener)
-        return train(None, overrides, out=folder, train=files, dev=dev, model=model, formats=formats, listener=listener)
+            return resume(folder, model=builder, formats=formats, listener=listener)
+        return train(
+            None, overrides, out=folder, train=files, dev=dev, model=builder, formats=formats, listener=listener
+        )
 
     return begin_or_resume
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Int32, Int64
 
 from seqloom.classical.alignment import Bitext
-from seqloom.core.declaration import DataFacts
+from seqloom.core.declaration import DataFacts, Reason
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, Value, notice
 from seqloom.core.files import read_json, write_atomically
@@ -145,6 +145,9 @@ SOURCES = "sources.txt"
 FILES = "files.json"
 """Which training files were read, in the data folder of a run."""
 
+PHRASES_BELOW = 30_000
+"""Pairs below which phrases translate better than a network: on Multi30k, both are equal with about as many."""
+
 BACK_TRANSLATION_FALLS = 3
 """Validations in a row with a lower score after which training on synthetic pairs ends."""
 
@@ -160,12 +163,17 @@ def size_pairs(config: RunConfig, files: Sequence[Path], *, formats: Sequence[Fo
     corpus = open_corpus(files, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
     _held_out(config, len(corpus))
     facts = facts_of(corpus, languages)
+    chosen = {side: code for side, code in zip(("source", "target"), languages, strict=True) if code is not None}
+    reasons: tuple[Reason, ...] = ()
     if data.monolingual:
+        if facts.pairs < PHRASES_BELOW and not facts.are_unspaced and data.back_translation == "beam":
+            chosen["reverse"] = "phrases"
+            reasons = (Reason(("data.reverse",), "phrases as the reverse model, which learn more from few pairs"),)
         synthetic = len(open_monolingual(data.model_copy(update={"target": languages[1]}), formats=formats))
         facts = replace(facts, pairs=facts.pairs + synthetic)
     sizing = sizes_for(config, facts)
-    named = {side: code for side, code in zip(("source", "target"), languages, strict=True) if code is not None}
-    return replace(sizing, defaults={**sizing.defaults, "data": {**sizing.defaults.get("data", {}), **named}})
+    defaults = {**sizing.defaults, "data": {**sizing.defaults.get("data", {}), **chosen}}
+    return replace(sizing, defaults=defaults, reasons=(*sizing.reasons, *reasons))
 
 
 def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
