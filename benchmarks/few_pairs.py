@@ -47,7 +47,7 @@ PARTS = ("cipher", "halves", "back")
 CIPHER_SEED = 7
 CIPHER_GOAL, HALVES_GOAL, BACK_GOAL = 60.0, 1.5, 2.0
 
-TRANSLATIONS = 5
+TRANSLATIONS = 15
 """Translations of each word in a dictionary of mapped vectors."""
 VECTORS = ("model.kind=word2vec", "text.lowercase=true", "model.width=200", "model.threads=1")
 CIPHER_VECTORS: tuple[str, ...] = ()
@@ -59,10 +59,10 @@ CIPHER_MODEL = (
     "training.validate_every=100", "training.save_every=100", "task.start_steps=200", "task.mix_steps=300",
 )  # fmt: skip
 HALVES_MODEL = (
-    "text.kind=word", "text.minimum_count=2", "text.lowercase=true", "model.width=128", "model.feed_forward=256",
-    "model.encoder_layers=3", "model.decoder_layers=3", "model.dropout_rate=0.1", "training.learning_rate=0.002",
-    "training.warmup=300", "training.steps=6000", "training.validate_every=300", "training.save_every=300",
-    "task.start_steps=600", "task.mix_steps=1500",
+    "text.kind=word", "text.size=12000", "text.minimum_count=2", "text.lowercase=true", "model.width=128",
+    "model.feed_forward=256", "model.encoder_layers=3", "model.decoder_layers=3", "model.dropout_rate=0.1",
+    "training.learning_rate=0.002", "training.warmup=300", "training.steps=3000", "training.validate_every=150",
+    "training.save_every=150", "task.start_steps=600", "task.mix_steps=1200",
 )  # fmt: skip
 BACK_MODEL = ("training.minutes=30",)
 QUICK = ("training.steps=20", "training.validate_every=10", "training.save_every=10", "training.warmup=5")

@@ -6,11 +6,12 @@
 
 Translations are always the source side of the pairs: what a translator writes was counted in genuine text. A word
 translator alone has no order but that of the source, and no context but the n-gram model; phrases learn both from what
-it got right. The translations of the last round are the first sources of an unsupervised model.
+it got right. Where the dictionary shows that its languages spell many words alike, words that look alike count as
+translations, too. The translations of the last round are the first sources of an unsupervised model.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +32,7 @@ from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 from seqloom.smt.casing import Casing
 from seqloom.smt.dev_tuning import TuningConfig
+from seqloom.smt.look_alikes import are_related, look_alikes
 from seqloom.smt.options import ORIENTATIONS, OptionSearch, SentenceOptions
 from seqloom.smt.pairs import EncodedPairs, SentenceSearch, SourceSentence
 from seqloom.smt.phrases import PhrasesConfig
@@ -58,6 +60,15 @@ WORD_DISTORTION_LIMIT = 4
 FALLBACKS = 5
 """Translations of a word that only the dictionary knows."""
 
+JUDGED_WORDS = 1_000
+"""Words, the most frequent ones, whose translations decide whether spelling counts."""
+
+MAX_LOOK_ALIKES = 20_000
+"""Words of each language that are compared, the most frequent ones."""
+
+LOOK_ALIKE_SHARE = 0.4
+"""Probability of words that look alike, beside translations of the dictionary."""
+
 PHRASES = PhrasesConfig(tuning=TuningConfig(rounds=0))
 
 
@@ -65,6 +76,40 @@ class Translations(Protocol):
     """The translations of a word, best first, with their shares."""
 
     def candidates(self, word: str) -> Sequence[tuple[str, float]]: ...
+
+
+@dataclass(frozen=True)
+class WithLookAlikes:
+    """The translations of a dictionary, and words of the other language that look alike."""
+
+    own: Translations
+    alike: Mapping[str, Mapping[str, float]]
+
+    def candidates(self, word: str) -> Sequence[tuple[str, float]]:
+        own, alike = self.own.candidates(word), self.alike.get(word)
+        if not alike:
+            return own
+        share = LOOK_ALIKE_SHARE if own else 1.0
+        mixed = {other: (1 - share) * value for other, value in own}
+        total = math.fsum(alike.values())
+        for other, value in alike.items():
+            mixed[other] = mixed.get(other, 0.0) + share * value / total
+        return sorted(mixed.items(), key=lambda each: -each[1])
+
+
+def with_look_alikes(
+    ways: tuple[Translations, Translations], words: tuple[Sequence[str], Sequence[str]], *, seed: int
+) -> tuple[Translations, Translations]:
+    """Both ways with words that look alike, if the dictionary says that this means something; words by frequency."""
+    best = [(word, found[0][0]) for word in words[0][:JUDGED_WORDS] if (found := ways[0].candidates(word))]
+    if not are_related(best, seed=seed):
+        return ways
+    there = look_alikes(words[0][:MAX_LOOK_ALIKES], words[1][:MAX_LOOK_ALIKES])
+    back: dict[str, dict[str, float]] = {}
+    for word, others in there.items():
+        for other, value in others.items():
+            back.setdefault(other, {})[word] = value
+    return WithLookAlikes(ways[0], there), WithLookAlikes(ways[1], back)
 
 
 def translate_both(
@@ -81,6 +126,8 @@ def translate_both(
     """
     some = [_spread(lines, MAX_LINES) for lines in texts]
     vocabularies = [_words_of(lines, config) for lines in some]
+    words = tuple(each.vocabulary[len(RESERVED) :] for each in vocabularies)
+    ways = with_look_alikes(ways, (words[0], words[1]), seed=config.seed)
     names, everything = _names(config), dict[int, list[str]]()
 
     def translate(model: SentenceSearch, tokenizers: Tokenizers, side: int, lines: Sequence[str]) -> list[str]:
