@@ -8,14 +8,10 @@ The file has English, Chinese and their authors, separated by tabs. It is sorted
 several times with other translations. Pairs that share an English or a Chinese sentence, whatever its case and
 punctuation, form a group, directly or through others; a group is in one set only. Groups are drawn at random (seeded),
 and of each group one pair is in the dev or test set. Training has all pairs of its groups.
-
-Chinese is written with a space after each character, because models of words split text at spaces; runs of Latin
-letters and digits stay together. --as-written leaves the text alone.
 """
 
 import argparse
 import random
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,13 +22,6 @@ from seqloom.text.normalise import collapse_spaces
 
 Pair = tuple[str, str]
 """A Chinese sentence and its English translation."""
-
-_HAN = re.compile(r"([\u2e80-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uff0f\uff1a-\uff1f\U00020000-\U0003ffff])")
-
-
-def split_characters(text: str) -> str:
-    """Chinese characters and their punctuation, each a word of its own."""
-    return collapse_spaces(_HAN.sub(r" \1 ", text))
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -93,14 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dev", type=int, default=1000, metavar="PAIRS")
     parser.add_argument("--test", type=int, default=2000, metavar="PAIRS")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--as-written", action="store_true", help="no spaces between Chinese characters")
     given = parser.parse_args(arguments)
     try:
         sets = split_pairs(read_pairs(given.file), dev=given.dev, test=given.test, seed=given.seed)
         given.out.mkdir(parents=True, exist_ok=True)
         for name, pairs in sets.items():
-            chinese = (pair[0] if given.as_written else split_characters(pair[0]) for pair in pairs)
-            write_atomically(given.out / f"{name}.zh", "".join(f"{line}\n" for line in chinese))
+            write_atomically(given.out / f"{name}.zh", "".join(f"{pair[0]}\n" for pair in pairs))
             write_atomically(given.out / f"{name}.en", "".join(f"{pair[1]}\n" for pair in pairs))
             print(f"{name:5}  {len(pairs):6,} pairs  {given.out / name}.zh, .en")
     except SeqloomError as error:

@@ -185,3 +185,31 @@ def test_a_server_answers_with_it(fitted: Trained) -> None:
     assert "<b>" in best["text"]
     assert best["alternatives"]
     assert json.dumps(answers)
+
+
+def test_text_without_spaces_is_translated_character_by_character(tmp_path: Path) -> None:
+    """Nothing separates the words of Chinese text; that is seen, and needs no setting."""
+    words = {"我": "I", "你": "you", "他": "he", "们": "we"}
+    verbs, objects = (
+        {"看书": "read books", "喝茶": "drink tea", "唱歌": "sing songs"},
+        {"今天": "today", "常常": "often"},
+    )
+    pairs = [
+        (f"{x}{when}{v}。", f"{y} {often} {w}.")
+        for x, y in words.items()
+        for v, w in verbs.items()
+        for when, often in objects.items()
+    ]
+    for code, lines in zip(("zh", "en"), zip(*(pairs * 3), strict=True), strict=True):
+        (tmp_path / f"train.{code}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (tmp_path / f"dev.{code}").write_text("".join(f"{line}\n" for line in lines[:5]), encoding="utf-8")
+    files = [word for name in ("train", "dev") for word in (f"--{name}", f"{tmp_path}/{name}.zh,{tmp_path}/{name}.en")]
+    trained = call("train", "model.kind=phrases", "model.tuning.rounds=0", *files, "--out", tmp_path / "run")
+    assert trained.code == 0, trained.err
+    assert "each character as a word where no spaces separate words" in trained.err
+    (tmp_path / "text").write_text("你今天喝茶。\n", encoding="utf-8")
+    found = call("translate", tmp_path / "run", tmp_path / "text", "--align", tmp_path / "links")
+    assert found.out == "you today drink tea.\n"
+    assert (tmp_path / "links").read_text().startswith("0-0 ")
+    linked = call("align", "--train", f"{tmp_path}/train.zh,{tmp_path}/train.en")
+    assert "segmentation=characters" in linked.err

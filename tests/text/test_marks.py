@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nasty
-from seqloom.text.marks import join_words, mark_spaces, show_spaces, split_chunks, split_words
+from seqloom.text.marks import (
+    is_unsegmented,
+    join_words,
+    mark_spaces,
+    show_spaces,
+    split_characters,
+    split_chunks,
+    split_words,
+)
 from seqloom.text.normalise import Normaliser
 
 NASTY = nasty.texts(longest=100)
@@ -28,6 +36,7 @@ def test_chunks_are_the_marked_text_cut_before_spaces(text: str) -> None:
 def test_words_come_back(text: str) -> None:
     normal = Normaliser()(text)
     assert join_words(split_words(normal)) == normal
+    assert join_words(split_characters(normal)) == normal
 
 
 @pytest.mark.parametrize(
@@ -47,6 +56,26 @@ def test_words_come_back(text: str) -> None:
 )
 def test_words_and_marks_are_parted(text: str, words: list[str]) -> None:
     assert split_words(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("今天天气很好。", ["今", "￭天", "￭天", "￭气", "￭很", "￭好", "￭。"]),
+        ("我用Twitter，3天。 Tom 说", ["我", "￭用", "￭Twitter", "￭，￭", "3", "￭天", "￭。", "Tom", "说"]),
+        ("ที่นี่", ["ที่", "￭นี่"]),
+        ("The weather is good.", ["The", "weather", "is", "good", "￭."]),
+    ],
+)
+def test_characters_are_words_where_no_spaces_are(text: str, words: list[str]) -> None:
+    assert split_characters(text) == words
+
+
+def test_text_that_was_segmented_by_hand_is_noticed() -> None:
+    assert is_unsegmented(["今天天气很好。", "我用Twitter。"])
+    assert not is_unsegmented(["今天 天气 很 好 。", "我 用 Twitter 。"])
+    assert not is_unsegmented(["The weather is good.", "한국 말"])
+    assert not is_unsegmented([])
 
 
 def test_a_text_in_a_script_without_spaces_gets_no_sign_at_its_start() -> None:

@@ -32,6 +32,7 @@ from seqloom.runs.model_dir import Card, save_fitted
 from seqloom.smt.aligner import AlignerConfig, FittedAligner
 from seqloom.text.formats.pharaoh import GoldFile, GoldLinks, Link, read_gold
 from seqloom.text.formats.segments import Languages
+from seqloom.text.marks import is_unsegmented
 from seqloom.text.normalise import Normaliser
 from seqloom.text.tokenizer import Segmentation, TextConfig, Tokenizer, Tokenizers, WordPieces, word_cutter
 from seqloom.text.vocabulary import Vocabulary
@@ -41,6 +42,9 @@ PROGRESS_LINES = 1000
 
 LINES_AT_ONCE = 2000
 """Pairs that a saved aligner links together."""
+
+SAMPLED_PAIRS = 2_000
+"""Pairs that are looked at to find out how words are separated."""
 
 WordCounts = dict[Segmentation, Int64[np.ndarray, "pairs 2"]]
 """How many words both sentences of each pair have, by segmentation."""
@@ -69,7 +73,9 @@ class AlignConfig(Config):
     threshold: float = Field(default=LINK_THRESHOLD, gt=0, lt=1)
     """Links of the rule posterior are likelier than this: a lower one gives more links."""
     segmentation: Segmentation = "words"
-    """`words` separates words from punctuation; `spaces` splits at spaces only, for tokenised text."""
+    """`words` separates words from punctuation; `characters` does the same, and each character of a script without
+    spaces between words is a word, which is the default for such text; `spaces` splits at spaces only, for tokenised
+    text."""
     lowercase: bool = True
     """Whether words are lower-cased before they are counted."""
 
@@ -83,6 +89,16 @@ class AlignConfig(Config):
         return AlignerConfig(
             alignment=self.model, symmetrise=self.symmetrise, threshold=self.threshold, lowercase=self.lowercase
         )
+
+
+def for_text(config: AlignConfig, corpus: ParallelCorpus, *, listener: Listener = ignore) -> AlignConfig:
+    """The settings, with a segmentation that suits a text if none was given."""
+    sample = list(islice(corpus, SAMPLED_PAIRS))
+    sides = [line.source for line in sample], [line.target for line in sample]
+    if "segmentation" in config.model_fields_set or not any(map(is_unsegmented, sides)):
+        return config
+    notice(listener, "each character is a word where no spaces separate words (segmentation=characters)")
+    return config.model_copy(update={"segmentation": "characters"})
 
 
 def settings_of(aligner: Aligner) -> AlignConfig:

@@ -177,6 +177,8 @@ def align(
         ]
         for sentence in (sentence for corpus in corpora for sentence in corpus.notices):
             notice(listener, sentence)
+        if aligner is None:
+            config = recipe.for_text(config, corpora[0], listener=listener)
         if picture is not None and line > len(corpora[-1]):
             raise UsageError(f"--line {line} is beyond the last of {len(corpora[-1]):,} pairs")
         gold = recipe.read_reference(reference, corpora[-1], config, listener=listener) if reference else None

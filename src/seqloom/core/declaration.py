@@ -44,6 +44,8 @@ class DataFacts:
     """Mean characters in a target line."""
     are_unspaced: bool
     """Whether a side is written without spaces between words."""
+    are_unsegmented: bool = False
+    """Whether nothing separates the words of a side: it is unspaced, and was not segmented by hand."""
     source_words: float = 0.0
     """Mean words in a source line."""
     target_words: float = 0.0

@@ -20,6 +20,7 @@ import sentencepiece
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as FastTokenizer
 
+from seqloom.core.errors import UsageError
 from seqloom.core.files import write_atomically
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.text.marks import BYTE_PIECES, JOINER, SPACE, UNKNOWN_SIGN, UNSPACED
@@ -58,6 +59,8 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, positions: int) -> No
 
 def fast_tokenizer(tokenizer: Tokenizer) -> FastTokenizer:
     """The same tokeniser in the other library."""
+    if tokenizer.kind == "word" and tokenizer.config.segmentation == "characters":
+        raise UsageError("a model with text.segmentation=characters cannot be exported; train it with text.kind=bpe")
     pieces = [*_reserved_names(tokenizer), *tokenizer.vocabulary[len(RESERVED) :]]
     fast = FastTokenizer(_model(tokenizer, pieces))
     steps = [*_normalising(tokenizer), *_marking(tokenizer)]

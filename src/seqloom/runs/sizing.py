@@ -15,7 +15,7 @@ from seqloom.data.corpus import ParallelCorpus
 from seqloom.data.plain_text import TextCorpus
 from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig, VariationalConfig
 from seqloom.text.languages import find_language
-from seqloom.text.marks import count_words, is_one_word
+from seqloom.text.marks import count_words, is_one_word, is_unsegmented
 from seqloom.text.normalise import collapse_spaces, is_blank
 from seqloom.text.tokenizer import Segmentation, word_cutter
 from seqloom.text.tokenizer_training import ALL_CHARACTERS, ALL_WORDS
@@ -77,6 +77,7 @@ def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -
         source_characters=characters[0],
         target_characters=characters[1],
         are_unspaced=are_unspaced,
+        are_unsegmented=any(map(is_unsegmented, sides)),
         source_words=words[0],
         target_words=words[1],
         alphabet=len(set().union(*sides[0], *sides[1])),
@@ -188,11 +189,14 @@ def choose_fitted_pair_sizes(facts: DataFacts, model: ModelSettings) -> Sizing:
     """Sizes of a model that is fitted to these pairs by a loop of its own, which works on whole words."""
     text = {"kind": "word", "size": ALL_WORDS, "shared": False, "minimum_count": 1}
     sizes, words = model.sizes_for_pairs(facts), facts.tokens("word", ALL_WORDS)
-    reason = Reason(("text.kind", "text.size", "text.shared"), "all words of both sides, each side with its own")
+    reasons = [Reason(("text.kind", "text.size", "text.shared"), "all words of both sides, each side with its own")]
+    if facts.are_unsegmented:
+        text["segmentation"] = "characters"
+        reasons.append(Reason(("text.segmentation",), "each character as a word where no spaces separate words"))
     return Sizing(
         {"text": text, "model": {"kind": model.kind, **sizes.settings}},
         f"{facts.pairs:,} pairs, about {round_figure(words):,} words on the longer side, so:",
-        (reason, *sizes.reasons),
+        (*reasons, *sizes.reasons),
     )
 
 

@@ -432,7 +432,7 @@ def complete_words(tokenizers: Tokenizers, pairs: Sequence[tuple[str, str]]) -> 
     )
     source = with_words(source, chain.from_iterable(sources))
     marks = [piece for piece in source.vocabulary[len(RESERVED) :] if not any(map(str.isalnum, piece))]
-    if target.config.segmentation == "words":
+    if target.config.segmentation != "spaces":
         marks += [f"{before}{mark}{after}" for mark in MARKS for before in ("", JOINER) for after in ("", JOINER)]
     target = with_words(target, chain(chain.from_iterable(targets), marks))
     if not target.config.lowercase:

@@ -3,6 +3,7 @@
     subwords     "Quoi ? Bien."  ↔  ▁Quoi▁?▁Bien.   ▁ is a space, or the start of the text
     characters   "Quoi ?"        ↔  Quoi▁?
     words        "(Bien.)"       ↔  (￭  Bien  ￭.  ￭)    ￭ is on the side where a mark touches its neighbour
+                 "天气好。"        ↔  天  ￭气  ￭好  ￭。      likewise characters, if each is a word
 
 A text may hold these signs itself: they are swapped for control characters, which no normalised text has.
 """
@@ -76,8 +77,37 @@ def split_words(text: str) -> list[str]:
     return words
 
 
+def split_characters(text: str) -> list[str]:
+    """As `split_words`, with each character of a script without spaces, and its combining marks, as a word."""
+    words: list[str] = []
+    for word in split_words(text):
+        if JOINER in word or not _unspaced.search(word):
+            words.append(word)
+            continue
+        begins = [at for at in range(1, len(word)) if parts_characters(word[at - 1], word[at])]
+        parts = [word[begin:end] for begin, end in zip([0, *begins], [*begins, len(word)], strict=True)]
+        words += [parts[0], *(JOINER + part for part in parts[1:])]
+    return words
+
+
+def parts_characters(before: str, after: str) -> bool:
+    """Whether a word may end between two characters because one is of a script without spaces."""
+    return bool(_unspaced.match(before) or _unspaced.match(after)) and unicodedata.category(after)[0] != "M"
+
+
+MIN_UNSEGMENTED = 4.0
+"""Characters of a script without spaces between two spaces, on average, above which the words are not separated."""
+
+
+def is_unsegmented(lines: Sequence[str]) -> bool:
+    """Whether lines are in a script without spaces between words, and were not cut into words by hand."""
+    lengths = [len(_unspaced.findall(chunk)) for line in lines for chunk in line.split()]
+    lengths = [length for length in lengths if length]
+    return sum(lengths) > MIN_UNSEGMENTED * max(1, len(lengths))
+
+
 def join_words(words: Sequence[str]) -> str:
-    """Undo `split_words`."""
+    """Undo `split_words` and `split_characters`."""
     parts: list[str] = []
     is_open = True  # nothing so far, or the last mark touches what follows
     for word in words:

@@ -41,7 +41,7 @@ class Spelling(Protocol):
 def spelling_of(tokenizer: Tokenizer) -> Spelling:
     """How a tokeniser writes its symbols."""
     if tokenizer.kind == "word":
-        return _SpacedWords(tokenizer.vocabulary, has_joiners=tokenizer.config.segmentation == "words")
+        return _SpacedWords(tokenizer.vocabulary, has_joiners=tokenizer.config.segmentation != "spaces")
     if tokenizer.published is not None:
         return _Bytes(tokenizer.published.table, show=str)
     return _Bytes(byte_table(tokenizer.vocabulary), show=partial(show_spaces, has_start=False))

@@ -30,6 +30,7 @@ from seqloom.text.marks import (
     join_words,
     mark_spaces,
     show_spaces,
+    split_characters,
     split_chunks,
     split_words,
 )
@@ -39,7 +40,7 @@ from seqloom.text.vocabulary import Vocabulary
 
 # The five ways to cut a normalised text into pieces, each with its stored form.
 
-Segmentation = Literal["words", "spaces"]
+Segmentation = Literal["words", "spaces", "characters"]
 
 
 ID = np.dtype("<u4")
@@ -89,7 +90,7 @@ class WordPieces:
         self.pieces, self.content = tuple(vocabulary), vocabulary.to_text().encode("utf-8")
         self._encode = vocabulary.encode
         self._cut = word_cutter(segmentation)
-        self._paste = join_words if segmentation == "words" else " ".join
+        self._paste = " ".join if segmentation == "spaces" else join_words
 
     def segment(self, texts: Sequence[str]) -> FlatIds:
         return FlatIds.of([self._encode(self._cut(text)) for text in texts])
@@ -102,7 +103,9 @@ class WordPieces:
 
 def word_cutter(segmentation: Segmentation) -> Callable[[str], list[str]]:
     """The function that cuts a normalised text into words."""
-    return split_words if segmentation == "words" else str.split
+    if segmentation == "spaces":
+        return str.split
+    return split_words if segmentation == "words" else split_characters
 
 
 class Characters:
@@ -282,7 +285,8 @@ class TextConfig(Config):
     """How often a word, a character (kinds without words) or a pair (bpe, at least 2) must be seen to get a piece."""
     segmentation: Segmentation = "words"
     """How the kind word finds words. `words` parts them from punctuation, which then carries a sign where it touches
-    its neighbour. `spaces` takes what is between spaces: for text that is segmented already, such as Chinese."""
+    its neighbour. `characters` does the same, and each character of a script without spaces between words (Chinese,
+    Japanese, Thai) is a word. `spaces` takes what is between spaces: for text that is segmented already."""
     unknown_word: str | None = None
     """The word used for unknown ones in text that was prepared so, such as `<unk>` in WikiText: it is read as
     the unknown symbol, and never written unless requested. For kind word with segmentation spaces."""

@@ -167,7 +167,7 @@ class PreparedSigns:
         is_apart = (
             self._apart >= MIN_SEPARATE_MARKS and 2 * self._apart > self._marks and not config.space_before_punctuation
         )
-        if config.segmentation == "words" and (is_apart or self._hyphens or self._unknown):
+        if config.segmentation != "spaces" and (is_apart or self._hyphens or self._unknown):
             signs = [f"{self._apart:,} times a comma or full stop apart from its word"] if is_apart else []
             signs += [f"{self._hyphens:,} times @-@"] if self._hyphens else []
             signs += [f"{self._unknown:,} times {RESERVED[UNKNOWN]}"] if self._unknown else []

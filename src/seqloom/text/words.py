@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from seqloom.core.symbols import UNKNOWN
-from seqloom.text.marks import BYTE_PIECES, JOINER, UNSPACED, mark_spaces, split_words
-from seqloom.text.tokenizer import Tokenizer
+from seqloom.text.marks import BYTE_PIECES, JOINER, UNSPACED, mark_spaces, parts_characters, split_words
+from seqloom.text.tokenizer import Tokenizer, word_cutter
 
 # Borders of words: between which characters of a text a word or phrase may begin or end.
 
@@ -81,11 +81,7 @@ def word_spans(text: str) -> list[Span]:
     for begin, end in _spans(text, split_words(text)):
         if sort_of(text[begin]).is_space:  # in the texts of published models, which are not normalised
             continue
-        borders = [
-            at
-            for at in range(begin + 1, end)
-            if (_is_unspaced(text[at - 1]) or _is_unspaced(text[at])) and unicodedata.category(text[at])[0] != "M"
-        ]
+        borders = [at for at in range(begin + 1, end) if parts_characters(text[at - 1], text[at])]
         spans += zip([begin, *borders], [*borders, end], strict=True)
     return spans
 
@@ -93,7 +89,7 @@ def word_spans(text: str) -> list[Span]:
 def piece_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
     """The places of the pieces into which a normalised text is cut, spaces before them included."""
     if tokenizer.kind == "word":
-        return _spans(text, split_words(text) if tokenizer.config.segmentation == "words" else text.split())
+        return _spans(text, word_cutter(tokenizer.config.segmentation)(text))
     if tokenizer.published is not None:
         return [(piece.begin, piece.end) for piece in tokenizer.published.spans(text)]
     marked = mark_spaces(text, has_start=tokenizer.kind != "char")
