@@ -115,7 +115,9 @@ class ModelSettings(Config):
     purpose: ClassVar[Purpose | None] = "translator"
     """What the model is for; None if that follows from the task of its run."""
     task_kind: ClassVar[TaskKind] = "translation"
-    """What the model is trained for."""
+    """What the model is trained for, unless the settings name another task."""
+    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ()
+    """What else it can be trained for."""
     pieces: ClassVar[Pieces | None] = None
     """What text is split into by default; None if that is chosen for the data."""
     is_rounded_by_int8: ClassVar[bool] = False
@@ -125,6 +127,11 @@ class ModelSettings(Config):
 
     search_defaults: ClassVar[Mapping[str, Any]] = {}
     """Search settings that suit the model, where they differ from the defaults."""
+
+    @classmethod
+    def can_learn(cls, task: str) -> bool:
+        """Whether the model can be trained for a task of this kind."""
+        return task == cls.task_kind or task in cls.other_task_kinds
 
     @property
     def is_fitted(self) -> bool:

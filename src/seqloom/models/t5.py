@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason
+from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, TaskKind
 from seqloom.core.symbols import PAD
 from seqloom.models.frames import FrameConfig
 from seqloom.models.transformer import SIZES, DecoderLayer, EncoderLayer, Transformer, TransformerStack
@@ -40,6 +40,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 class T5Config(ModelSettings):
     """A T5. The defaults are those of version 1.1; activation=relu gated=false tying=all scaled_output=true is 1.0."""
 
+    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised",)
     is_rounded_by_int8: ClassVar[bool] = True
 
     kind: Literal["t5"] = "t5"

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int, UInt8
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, StepperOption
+from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, StepperOption, TaskKind
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import NEVER_STOPPED, BeamSteps, Source, State, Step
 from seqloom.core.symbols import BEGIN, END
@@ -89,6 +89,7 @@ pairs) to newspapers (millions)."""
 class TransformerConfig(ModelSettings):
     """An encoder-decoder Transformer."""
 
+    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised",)
     is_rounded_by_int8: ClassVar[bool] = True
 
     kind: Literal["transformer"] = "transformer"

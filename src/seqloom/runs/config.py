@@ -358,22 +358,10 @@ class RunConfig(Config):
     def _task_fits(self) -> "RunConfig":
         if isinstance(self.model, OutsideConfig) and not isinstance(self.task, FittingConfig):
             return self  # what it was built for is checked when it is built
-        wanted = self.model.task_kind
-        if isinstance(self.task, UnsupervisedConfig) and wanted == "translation":
-            if not hasattr(self.model, "frame"):
-                kinds = [
-                    kind
-                    for kind, model in MODELS.items()
-                    if model.task_kind == "translation" and "frame" in model.model_fields
-                ]
-                raise ValueError(
-                    f"task.kind=unsupervised needs a model that reads the symbols of languages, not one of kind "
-                    f"{self.model.kind}; choose model.kind={' or '.join(kinds)}"
-                )
-            return self
-        if self.task.kind != wanted:
+        if not self.model.can_learn(self.task.kind):
             own = [kind for kind, model in MODELS.items() if model.purpose is not None]
-            kinds = [kind for kind in own if MODELS[kind].task_kind == self.task.kind]
+            kinds = [kind for kind in own if MODELS[kind].can_learn(self.task.kind)]
+            wanted = " or ".join([self.model.task_kind, *self.model.other_task_kinds])
             raise ValueError(
                 f"task.kind is {self.task.kind}, but a model of kind {self.model.kind} is made for {wanted}; leave "
                 f"task.kind out, or choose another model: model.kind={' or '.join(kinds)}"
