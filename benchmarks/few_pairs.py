@@ -50,8 +50,11 @@ CIPHER_GOAL, HALVES_GOAL, BACK_GOAL = 60.0, 1.5, 2.0
 TRANSLATIONS = 15
 """Translations of each word in a dictionary of mapped vectors."""
 VECTORS = ("model.kind=word2vec", "text.lowercase=true", "model.width=200", "model.threads=1")
-CIPHER_VECTORS: tuple[str, ...] = ()
-HALVES_VECTORS: tuple[str, ...] = ()
+CIPHER_MEMBERS: tuple[tuple[str, ...], ...] = ((),)
+HALVES_MEMBERS = (
+    ("seed=1",), ("seed=2",), ("seed=3",), ("seed=1", "model.subwords={}"), ("seed=2", "model.subwords={}"),
+)  # fmt: skip
+"""Settings of each pair of vector models, whose dictionaries are averaged."""
 
 CIPHER_MODEL = (
     "text.kind=word", "model.width=64", "model.feed_forward=128", "model.encoder_layers=2", "model.decoder_layers=2",
@@ -61,8 +64,8 @@ CIPHER_MODEL = (
 HALVES_MODEL = (
     "text.kind=word", "text.size=12000", "text.minimum_count=2", "text.lowercase=true", "model.width=128",
     "model.feed_forward=256", "model.encoder_layers=3", "model.decoder_layers=3", "model.dropout_rate=0.1",
-    "training.learning_rate=0.002", "training.warmup=300", "training.steps=3000", "training.validate_every=150",
-    "training.save_every=150", "task.start_steps=600", "task.mix_steps=1200",
+    "training.learning_rate=0.002", "training.warmup=300", "training.steps=2000", "training.validate_every=100",
+    "training.save_every=100", "task.start_steps=500", "task.mix_steps=800",
 )  # fmt: skip
 BACK_MODEL = ("training.minutes=30",)
 QUICK = ("training.steps=20", "training.validate_every=10", "training.save_every=10", "training.warmup=5")
@@ -109,9 +112,17 @@ def write(path: Path, lines: Sequence[str]) -> Path:
     return path
 
 
-def mapped(folder: Path, texts: Sequence[Path], settings: Sequence[str], *options: str | Path, quick: bool) -> Path:
+def mapped(
+    folder: Path, texts: Sequence[Path], members: Sequence[Sequence[str]], *options: str | Path, quick: bool
+) -> Path:
     """The dictionary of the mapped vectors of two texts."""
-    vectors = [train(folder / f"vectors{text.suffix}", *VECTORS, *settings, "--train", text) for text in texts]
+    vectors = [
+        ",".join(
+            str(train(folder / f"vectors-{number}{text.suffix}", *VECTORS, *settings, "--train", text))
+            for number, settings in enumerate(members, start=1)
+        )
+        for text in texts
+    ]
     dictionary = folder / "dictionary.tsv"
     trials = ("--trials", "0") if quick else ()
     several = ("--translations", str(TRANSLATIONS))  # back-translation finds out which of them is right
@@ -137,7 +148,7 @@ def cipher(folder: Path, *, seed: int, quick: bool, different: bool) -> tuple[li
     words = {word.lower() for line in lines for word in split_words(line) if any(map(str.isalpha, word))}
     gold = write(folder / "gold.tsv", [f"{cipher_word(word, CIPHER_SEED)}\t{word}" for word in sorted(words)])
     began = time.monotonic()
-    dictionary = mapped(folder, texts, CIPHER_VECTORS, "--start", "nothing", "--gold", gold, quick=quick)
+    dictionary = mapped(folder, texts, CIPHER_MEMBERS, "--start", "nothing", "--gold", gold, quick=quick)
     settings = [*CIPHER_MODEL, *(QUICK if quick else ())]
     model = train(
         folder / "run", "task.kind=unsupervised", f"task.dictionary={dictionary}", f"seed={seed}", *settings,
@@ -167,7 +178,7 @@ def halves(folder: Path, *, seed: int, quick: bool) -> tuple[list[Figure], bool]
     tested = 50 if quick else 1000
     sources, references = (multi30k("test_2016_flickr", code)[:tested] for code in ("de", "en"))
     began = time.monotonic()
-    dictionary = mapped(folder, texts, HALVES_VECTORS, "--seeds", HERE / "few_pairs_seeds.tsv", quick=quick)
+    dictionary = mapped(folder, texts, HALVES_MEMBERS, "--seeds", HERE / "few_pairs_seeds.tsv", quick=quick)
     settings = [*HALVES_MODEL, *(QUICK if quick else ())]
     model = train(
         folder / "run", "task.kind=unsupervised", f"task.dictionary={dictionary}", f"seed={seed}", *settings,

@@ -127,6 +127,34 @@ def test_align_writes_a_dictionary_and_scores_it(tmp_path: Path) -> None:
     assert (record["start"], record["lines"], record["chance"]) == ("seeds", 120, None)
 
 
+def test_dictionaries_of_several_models_are_averaged(tmp_path: Path) -> None:
+    """Each pair of files has noise of its own: together they find more than each of them."""
+    generator = np.random.default_rng(3)
+    clean = generator.normal(size=(150, 12))
+    names: dict[str, list[str]] = {"a": [], "b": []}
+    for number in range(4):
+        for name, of_side in names.items():
+            words = tuple(f"{name}{row}" for row in range(150))
+            rows = clean @ np.linalg.qr(generator.normal(size=(12, 12)))[0] + 0.6 * generator.normal(size=clean.shape)
+            path = tmp_path / f"{name}-{number}.txt"
+            write_vectors(WordVectors(words, rows.astype(np.float32), np.zeros(150, np.int64)), path)
+            of_side.append(str(path))
+    (tmp_path / "seeds.tsv").write_text("".join(f"a{row}\tb{row}\n" for row in range(40)), encoding="utf-8")
+    (tmp_path / "gold.tsv").write_text("".join(f"a{row}\tb{row}\n" for row in range(40, 150)), encoding="utf-8")
+
+    def precision(one: str, other: str) -> float:
+        files = ("--seeds", tmp_path / "seeds.tsv", "--gold", tmp_path / "gold.tsv", "--out", tmp_path / "d.tsv")
+        record = json.loads(run("align", one, other, *files, "--trials", 0, "--json").splitlines()[-1])
+        assert record["lines"] == 150
+        assert len(record["mappings"]) == 1 + one.count(",")
+        return float(record["precision"]["value"])
+
+    single = [precision(*pair) for pair in zip(*names.values(), strict=True)]
+    assert precision(*map(",".join, names.values())) > max(single) + 0.05
+    with pytest.raises(UsageError, match="got 4 models of the first language and 1 of the second; give pairs"):
+        run("align", ",".join(names["a"]), names["b"][0], "--out", tmp_path / "d.tsv")
+
+
 def test_align_refuses_what_cannot_work_in_a_sentence(tmp_path: Path, file: Path) -> None:
     a, b = rotated(tmp_path, noise=50)
     out = tmp_path / "d.tsv"

@@ -430,6 +430,10 @@ def chance_test(
 # --- from vectors to a dictionary -------------------------------------------------------------------------------------
 
 
+MIN_CANDIDATES = 50
+"""Translations of a word by each of several mappings, from which the best on average are taken."""
+
+
 class WordPair(NamedTuple):
     """A word, its translation, and how probable it is among all words of the other side."""
 
@@ -483,6 +487,28 @@ class VectorMapping:
                     found += (WordPair(word, each, 1 / len(given[word])) for each in given[word])
         unseen = ((word, others) for word, others in given.items() if word not in self.source.rows)
         return found + [WordPair(word, each, 1 / len(others)) for word, others in unseen for each in others]
+
+
+def joint_dictionary(
+    mappings: Sequence[VectorMapping], *, words: int | None = None, translations: int = 1
+) -> list[WordPair]:
+    """The dictionary of several mappings of the same languages: P(z ∣ x) is the mean of theirs.
+
+    Vectors of little text are noisy, and each training makes other errors: the mean has far more right translations
+    than any of them.
+    """
+    if len(mappings) == 1:
+        return mappings[0].dictionary(words=words, translations=translations)
+    shares: dict[str, dict[str, float]] = {}
+    for mapping in mappings:
+        for pair in mapping.dictionary(words=words, translations=max(MIN_CANDIDATES, translations)):
+            of_word = shares.setdefault(pair.source, {})
+            of_word[pair.target] = of_word.get(pair.target, 0.0) + pair.probability / len(mappings)
+    return [
+        WordPair(word, other, share)
+        for word, found in shares.items()
+        for other, share in sorted(found.items(), key=lambda each: -each[1])[:translations]
+    ]
 
 
 def _highest(scores: Float[np.ndarray, "rows columns"], count: int) -> Int64[np.ndarray, "rows count"]:

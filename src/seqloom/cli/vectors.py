@@ -33,6 +33,7 @@ MAP_EXAMPLES = examples(
 ALIGN_EXAMPLES = examples(
     "seqloom vectors align runs/german runs/english --out de-en.tsv",
     "seqloom vectors align wiki.de.vec wiki.en.vec --seeds seeds.tsv --gold test.tsv --out de-en.tsv",
+    "seqloom vectors align runs/de-1,runs/de-2,runs/de-3 runs/en-1,runs/en-2,runs/en-3 --out de-en.tsv",
     "seqloom train model.kind=dictionary model.file=de-en.tsv --train few.de --train few.en --out runs/words",
 )
 EXPORT_EXAMPLES = examples(
@@ -186,8 +187,15 @@ def draw_map(
 
 @app.command(epilog=ALIGN_EXAMPLES)
 def align(
-    source: Annotated[Path, typer.Argument(metavar="MODEL", help="Vectors of one language: a model, a run or a file.")],
-    target: Annotated[Path, typer.Argument(metavar="MODEL", help="Vectors of the other language.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL[,MODEL…]", help="Vectors of one language: a model, a run or a file; several by commas."
+        ),
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="MODEL[,MODEL…]", help="Vectors of the other language, as many as of the first.")
+    ],
     out: Annotated[
         Path,
         typer.Option("--out", metavar="FILE", help="The dictionary: word, translation, class (empty), probability."),
@@ -233,54 +241,76 @@ def align(
     """Map the vectors of two languages into one space, without parallel text, and write a dictionary.
 
     The two models need not have seen the same text, but similar text of some size. A dictionary that is no better than
-    one from a random start is not written.
+    one from a random start is not written. Of several models of each language, trained with other seeds or settings,
+    the first of both are mapped, the second, and so on, and their dictionaries are averaged: that is much better where
+    there is little text.
     """
     from seqloom.apps.vectors import align_vectors, read_word_pairs, score_dictionary, write_dictionary
-    from seqloom.classical.vector_mapping import START_NAMES, MappingSettings
+    from seqloom.classical.vector_mapping import START_NAMES, MappingSettings, joint_dictionary
     from seqloom.interop.word2vec_format import write_vectors
 
     if seeds is not None and start is not None:
         raise UsageError("--seeds cannot be combined with --start: seeds are a start; leave one out")
     if trials == 1:
         raise UsageError("--trials 1 is too few for a test; give 2 or more, or 0 for no test")
-    inputs = [path for path in (source, target, seeds, gold) if path is not None]
+    sources, targets = _several(source), _several(target)
+    if len(sources) != len(targets):
+        raise UsageError(
+            f"got {len(sources)} models of the first language and {len(targets)} of the second; give pairs"
+        )
+    if len(sources) > 1 and (mapped_source or mapped_target):
+        raise UsageError("--mapped-source and --mapped-target cannot be combined with several models of a language")
+    inputs = [path for path in (*sources, *targets, seeds, gold) if path is not None]
     outputs = {"--out": out, "--mapped-source": mapped_source, "--mapped-target": mapped_target}
     for flag, path in outputs.items():
         require_new_file(path, inputs=inputs, flag=flag)
     seed_pairs = [] if seeds is None else read_word_pairs(seeds)
     gold_pairs = None if gold is None else read_word_pairs(gold)
     settings = MappingSettings(vocabulary=vocabulary, attempts=attempts, trials=trials, seed=seed)
+    mappings = []
     with show_events(as_json=json) as listener:
-        mapping = align_vectors(
-            _open(source, as_json=json),
-            _open(target, as_json=json),
-            start="seeds" if seeds is not None else start,
-            seeds=seed_pairs,
-            settings=settings,
-            listener=listener,
-        )
-    if mapping.chance is not None and not mapping.chance.is_passed:
+        for one, other in zip(sources, targets, strict=True):
+            mapping = align_vectors(
+                _open(one, as_json=json),
+                _open(other, as_json=json),
+                start="seeds" if seeds is not None else start,
+                seeds=seed_pairs,
+                settings=settings,
+                listener=listener,
+            )
+            if mapping.chance is None or mapping.chance.is_passed:
+                mappings.append(mapping)
+            elif len(sources) > 1:
+                notice(listener, f"{one} and {other} are left out: their dictionary is {mapping.chance}")
+    if not mappings:
         raise DataError(
             f"the dictionary is {mapping.chance}; nothing was written. Give vectors of more text or of more similar "
             "text, or some pairs with --seeds; --trials 0 leaves the test out"
         )
-    pairs = mapping.dictionary(words=words, translations=translations)
+    pairs = joint_dictionary(mappings, words=words, translations=translations)
     lines = write_dictionary(pairs, out)
-    for path, side in ((mapped_source, mapping.source), (mapped_target, mapping.target)):
+    for path, side in ((mapped_source, mappings[0].source), (mapped_target, mappings[0].target)):
         if path is not None:
             write_vectors(side, path)
     score = None if gold_pairs is None else score_dictionary(pairs, gold_pairs)
     if json:
-        chance = None if mapping.chance is None else {**vars(mapping.chance), "p_value": mapping.chance.p_value}
-        record = {
-            "lines": lines, "file": out, "start": mapping.start, "objective": mapping.objective, "chance": chance,
-            "precision": None if score is None else {**vars(score), "value": score.value},
-        }  # fmt: skip
-        print(json_line(record))
+        of_each = [
+            {
+                "start": each.start,
+                "objective": each.objective,
+                "chance": None if each.chance is None else {**vars(each.chance), "p_value": each.chance.p_value},
+            }
+            for each in mappings
+        ]
+        precision = None if score is None else {**vars(score), "value": score.value}
+        print(json_line({"lines": lines, "file": out, **of_each[0], "mappings": of_each, "precision": precision}))
         return
-    print(f"{lines:,} lines written to {out}, learned from {START_NAMES[mapping.start]}")
-    if mapping.chance is not None:
-        print(mapping.chance)
+    starts = " and ".join(dict.fromkeys(START_NAMES[each.start] for each in mappings))
+    several = f", the mean of {len(mappings)} dictionaries" if len(mappings) > 1 else ""
+    print(f"{lines:,} lines written to {out}, learned from {starts}{several}")
+    for each in mappings:
+        if each.chance is not None:
+            print(each.chance)
     if score is not None:
         print(score)
 
@@ -301,6 +331,11 @@ def export(
     write_vectors(found, out, binary=binary)
     record = {"words": len(found), "width": found.width, "file": out}
     print(json_line(record) if json else f"{len(found):,} words of width {found.width} written to {out}")
+
+
+def _several(paths: Path) -> list[Path]:
+    """The models that an argument names, separated by commas."""
+    return [paths] if paths.exists() else [Path(name) for name in str(paths).split(",") if name]
 
 
 def _open(model: Path, *, as_json: bool) -> "WordVectors":
