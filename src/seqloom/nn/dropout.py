@@ -89,6 +89,22 @@ class Dropout(nn.Module):
         return f"rate={self.rate}"
 
 
+class StochasticDepth(nn.Module):
+    """Drops the branch of whole examples with probability `rate` and scales the others by 1 / (1 − rate).
+
+    In training only (Huang et al., 2016). One byte decides for each example, from the same stream as dropout.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(rate)
+
+    def forward(self, branch: Float[Tensor, "batch numbers"]) -> Float[Tensor, "batch numbers"]:
+        if not self.training or self.dropout.threshold == 0:
+            return branch
+        return branch * self.dropout(branch.new_ones(len(branch), 1))
+
+
 def reseed(model: nn.Module, seed: int) -> None:
     """Give all dropout layers of a model one fresh stream: the same batch with the same seed is dropped equally."""
     noise = RandomBytes(seed)
