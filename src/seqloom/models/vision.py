@@ -57,7 +57,11 @@ MAX_SIDE = 1 << 15
 """Pixels of the longest side of an image."""
 
 INITIAL_SCALE = 0.02
-"""Standard deviation of the first class token, positions and biases of distances, as in both papers."""
+"""Standard deviation of the first class token and the first biases of distances, as in both papers."""
+
+POSITION_SCALE = 0.5
+"""The same of the first positions: about that of an embedded patch. The paper's 0.02 is hidden by the patches for long:
+on small images, accuracy after 240 steps was 0.91 with it and 0.98 with this."""
 
 Images = Float[Tensor, "batch channels height width"]
 
@@ -240,9 +244,10 @@ def unpatchify(patches: Float[Tensor, "batch patches pixels"], patch: int, size:
             f"{count} patches of {pixels} numbers are not an image of {height} x {width} pixels in patches of "
             f"{patch} x {patch}: it has {height * width // patch**2} patches of {patch**2} numbers for each channel"
         )
-    cut = patches.reshape(batch, height // patch, width // patch, -1, patch, patch)
+    channels = pixels // patch**2
+    cut = patches.reshape(batch, height // patch, width // patch, channels, patch, patch)
     # [batch, channels, rows, patch, columns, patch] to [batch, channels, height, width]
-    return cut.permute(0, 3, 1, 4, 2, 5).reshape(batch, -1, height, width)
+    return cut.permute(0, 3, 1, 4, 2, 5).reshape(batch, channels, height, width)
 
 
 class PatchEmbedding(nn.Module):
@@ -253,7 +258,8 @@ class PatchEmbedding(nn.Module):
         check_patch(patch, size)
         self.size, self.patch, self.channels = size, patch, channels
         self.grid = (size[0] // patch, size[1] // patch)
-        self.projection = linear(channels * patch**2, width)
+        # As torch begins it: a random bias keeps the brightness of a patch visible after a norm.
+        self.projection = nn.Linear(channels * patch**2, width)
 
     @property
     def width(self) -> int:
@@ -285,7 +291,8 @@ class SkippedResidual(nn.Module):
         self, x: Float[Tensor, "tokens width"], batch: int, sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "tokens width"]:
         """Of the tokens of `batch` images, image after image."""
-        result: Tensor = self.residual(x, lambda x: self.skip(sublayer(x).view(batch, -1)).view_as(x))
+        numbers = x.numel() // max(batch, 1)  # of an image
+        result: Tensor = self.residual(x, lambda x: self.skip(sublayer(x).view(batch, numbers)).view_as(x))
         return result
 
 
@@ -344,7 +351,7 @@ class Vit(nn.Module):
         width = embedding.width
         self.embedding = embedding
         self.class_token = _learned(width)
-        self.positions = _learned(1 + math.prod(embedding.grid), width)
+        self.positions = _learned(1 + math.prod(embedding.grid), width, scale=POSITION_SCALE)
         self.dropout = Dropout(dropout_rate)
         self.layers = cast("list[VitLayer]", nn.ModuleList(layers))
         self.norm = nn.LayerNorm(width, eps=epsilon)
@@ -415,19 +422,19 @@ class Windows:
 
     def cut(self, x: Float[Tensor, "batch height width features"]) -> Float[Tensor, "batch windows places features"]:
         """The patches of each window, row by row."""
-        (height, width), (rows, columns) = self.padded, self.grid
+        (height, width), (rows, columns), (batch, *_, features) = self.padded, self.grid, x.shape
         if (height, width) != (rows, columns):
             x = F.pad(x, (0, 0, 0, width - columns, 0, height - rows))
         if self.shift:
             x = x.roll((-self.shift, -self.shift), dims=(1, 2))
-        x = x.view(len(x), height // self.side, self.side, width // self.side, self.side, -1)
-        return x.transpose(2, 3).reshape(len(x), self.count, self.places, -1)
+        x = x.view(batch, height // self.side, self.side, width // self.side, self.side, features)
+        return x.transpose(2, 3).reshape(batch, self.count, self.places, features)
 
     def join(self, x: Float[Tensor, "batch windows places features"]) -> Float[Tensor, "batch height width features"]:
         """The grid that was cut, without padding."""
-        (height, width), (rows, columns) = self.padded, self.grid
-        x = x.reshape(len(x), height // self.side, width // self.side, self.side, self.side, -1)
-        x = x.transpose(2, 3).reshape(len(x), height, width, -1)
+        (height, width), (rows, columns), (batch, *_, features) = self.padded, self.grid, x.shape
+        x = x.reshape(batch, height // self.side, width // self.side, self.side, self.side, features)
+        x = x.transpose(2, 3).reshape(batch, height, width, features)
         if self.shift:
             x = x.roll((self.shift, self.shift), dims=(1, 2))
         return x[:, :rows, :columns]
@@ -586,7 +593,7 @@ class Swin(nn.Module):
         batch, x = len(x), x.flatten(0, 1)  # [batch · patches, width]
         for stage in self.stages:
             x = stage(x, batch)  # a fourth of the tokens, of twice the width
-        states: Tensor = self.norm(x).view(batch, -1, x.shape[1])
+        states: Tensor = self.norm(x).view(batch, math.prod(self.stages[-1].grid), x.shape[1])
         return states
 
     def image_vectors(self, images: Images) -> Float[Tensor, "batch features"]:
@@ -604,5 +611,5 @@ class Swin(nn.Module):
         return [(layer, "forward") for stage in self.stages for layer in stage.layers]
 
 
-def _learned(*shape: int) -> nn.Parameter:
-    return nn.Parameter(nn.init.normal_(torch.empty(shape), std=INITIAL_SCALE))
+def _learned(*shape: int, scale: float = INITIAL_SCALE) -> nn.Parameter:
+    return nn.Parameter(nn.init.normal_(torch.empty(shape), std=scale))
