@@ -102,7 +102,8 @@ class StochasticDepth(nn.Module):
     def forward(self, branch: Float[Tensor, "batch numbers"]) -> Float[Tensor, "batch numbers"]:
         if not self.training or self.dropout.threshold == 0:
             return branch
-        return branch * self.dropout(branch.new_ones(len(branch), 1))
+        factors: Tensor = self.dropout(branch.new_ones(len(branch), 1))
+        return branch * factors
 
 
 def reseed(model: nn.Module, seed: int) -> None:

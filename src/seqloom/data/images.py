@@ -1,0 +1,428 @@
+"""Images with labels, from a folder with one subfolder per class or from one .npz file.
+
+    value     v = byte / 255                          in [0, 1], channel by channel
+    scaled    x = (v − mean) / deviation              of each channel, over the training set
+
+`read_images` checks every file and decodes every image once, before anything slow: nothing is skipped. Afterwards
+images of a folder are decoded when they are asked for, in any order and as often as needed. Orientation tags of cameras
+are not applied.
+
+In training, images are moved and mirrored at random. The random numbers are a function of seed, epoch and the index of
+the image alone, so that neither the batches nor the order matter and nothing has to be saved to resume.
+"""
+
+import hashlib
+import math
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+from jaxtyping import Float32, Int64, Integer, UInt8
+from PIL import Image, UnidentifiedImageError
+from pydantic import Field
+
+from seqloom.core.config import Config
+from seqloom.core.errors import ConfigError, DataError, Problem, UsageError
+from seqloom.core.files import require_file
+from seqloom.core.seeds import seed_for
+
+Size = tuple[int, int]
+"""Height and width."""
+
+Pixels = Float32[np.ndarray, "batch channels height width"]
+Raw = UInt8[np.ndarray, "height width channels"] | Float32[np.ndarray, "height width channels"]
+
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+"""Formats that are read. Pillow knows more, some of which start other programs."""
+
+MODES = {"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"}
+"""Pixels of eight bits, in the names of Pillow."""
+
+MAX_PIXELS = 1 << 26
+"""Pixels of one image. Cameras have up to 64 million; a file of a few bytes can claim any number."""
+
+MAX_MEMBERS = 16
+"""Arrays in an .npz file."""
+
+MAX_ARRAY_BYTES = 1 << 32
+"""Bytes of all arrays of an .npz file, decompressed."""
+
+MAX_NAMED_CLASSES = 10
+"""Classes that a message lists."""
+
+GREY = np.array([0.299, 0.587, 0.114], np.float32)
+"""Shares of red, green and blue in the brightness of a pixel (ITU-R BT.601)."""
+
+T = TypeVar("T")
+
+
+# --- settings and values ---------------------------------------------------------------------------------------------
+
+
+class ImageConfig(Config):
+    """How images are read and, in training, varied."""
+
+    channels: Literal[1, 3] = 3
+    """Numbers for each pixel: 3 for colours, 1 for grey. Images of the other kind are converted."""
+    size: tuple[int, int] | None = None
+    """Height and width to which images are resized, in pixels; without it, all must have the same size."""
+    shift: int = Field(0, ge=0, le=10_000)
+    """Pixels by which a training image is moved at most, up or down and left or right; what moves in is black."""
+    flip: bool = False
+    """Whether half of the training images are mirrored, left to right."""
+
+
+class Scaling(Config):
+    """Mean and deviation of each channel, stored with the model that was trained on them."""
+
+    mean: tuple[float, ...]
+    """Mean of the values in [0, 1], for each channel."""
+    deviation: tuple[float, ...]
+    """Standard deviation of the same; 1 where all values are equal."""
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """(v − mean) / deviation"""
+        mean, deviation = (np.array(each, np.float32).reshape(-1, 1, 1) for each in (self.mean, self.deviation))
+        scaled: np.ndarray = (pixels - mean) / deviation
+        return scaled
+
+
+class ImageSource(Protocol):
+    """Images by number, as they are stored: height, width, 1 or 3 channels, bytes or numbers in [0, 1]."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Raw: ...
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Images of one size with their classes, all of which could be decoded."""
+
+    classes: tuple[str, ...]
+    """Names of the classes; a label is a place among them."""
+    labels: Int64[np.ndarray, " images"]
+    source: ImageSource
+    size: Size
+    channels: Literal[1, 3]
+    scaling: Scaling
+    """Of these images."""
+    fingerprint: str
+    """A hash of classes, labels and values."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def pixels(self, indices: Integer[np.ndarray, " batch"]) -> Pixels:
+        """The values of these images, in [0, 1]."""
+        found = np.empty((len(indices), self.channels, *self.size), np.float32)
+        for place, index in enumerate(indices):
+            found[place] = prepared(self.source[int(index)], channels=self.channels, size=self.size)
+        return found
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_images(path: Path, config: ImageConfig, *, classes: Sequence[str] | None = None) -> LabelledImages:
+    """The images of a folder or an .npz file. Those of a dev or test set get the `classes` of the training set."""
+    if path.is_dir():
+        names, source, origin = _read_folder(path, has_size=config.size is not None)
+    else:
+        require_file(path)
+        if path.suffix.lower() != ".npz":
+            raise UsageError(
+                f"{path}: images are read from a folder with one subfolder per class, or from an .npz file", file=path
+            )
+        names, source, origin = _read_arrays(path)
+    known = tuple(sorted(set(names), key=_class_order)) if classes is None else tuple(classes)
+    if classes is None and len(known) < 2:
+        raise DataError(f"{path}: all images have the class {known[0]!r}; 2 or more classes are needed")
+    number = {name: place for place, name in enumerate(known)}
+    if unknown := sorted(set(names) - number.keys(), key=_class_order):
+        raise DataError(
+            f"{path}: class {unknown[0]!r} is not among the {len(known)} classes of the training set: {_listed(known)}"
+        )
+    size = config.size or origin
+    if min(size) < 1 or math.prod(size) > MAX_PIXELS:
+        raise ConfigError(f"images cannot be resized to {size[0]} x {size[1]} pixels; use 1 to {MAX_PIXELS:,} pixels")
+    if config.shift >= min(size):
+        raise ConfigError(
+            f"shift={config.shift} moves images of {size[0]} x {size[1]} pixels out of view; "
+            f"use {min(size) - 1} or less"
+        )
+    labels = np.array([number[name] for name in names], np.int64)
+    digest = hashlib.sha256(repr(known).encode() + labels.tobytes())
+    scaling = _measured(source, channels=config.channels, size=size, digest=digest.update)
+    return LabelledImages(known, labels, source, size, config.channels, scaling, digest.hexdigest())
+
+
+def _class_order(name: str) -> tuple[bool, int, str]:
+    """Numbers by value and before all other names."""
+    is_number = name.isascii() and name.removeprefix("-").isdecimal() and len(name) < 20
+    return not is_number, int(name) if is_number else 0, name
+
+
+def _listed(classes: Sequence[str]) -> str:
+    more = "" if len(classes) <= MAX_NAMED_CLASSES else f" and {len(classes) - MAX_NAMED_CLASSES} more"
+    return ", ".join(classes[:MAX_NAMED_CLASSES]) + more
+
+
+def _measured(source: ImageSource, *, channels: Literal[1, 3], size: Size, digest: Callable[[bytes], None]) -> Scaling:
+    """Decode all images once, for mean and deviation of the channels, and to find the damaged ones."""
+    total, squares = np.zeros(channels), np.zeros(channels)
+    problems: list[Problem] = []
+    for index in range(len(source)):
+        try:
+            values = prepared(source[index], channels=channels, size=size)
+        except DataError as error:
+            problems += error.problems
+            continue
+        digest(values.tobytes())
+        total += values.sum((1, 2), dtype=np.float64)
+        squares += np.square(values, dtype=np.float64).sum((1, 2))
+    if problems:
+        raise DataError(problems=problems)
+    mean = total / (len(source) * math.prod(size))
+    deviation = np.sqrt(np.maximum(squares / (len(source) * math.prod(size)) - mean**2, 0))
+    deviation[deviation < 1e-6] = 1  # rounding leaves about 1e-8 where all values are equal
+    return Scaling(mean=tuple(map(float, mean)), deviation=tuple(map(float, deviation)))
+
+
+def prepared(
+    image: Raw, *, channels: Literal[1, 3], size: Size
+) -> Float32[np.ndarray, "wanted wanted_height wanted_width"]:
+    """One image in this size, values in [0, 1], channels first."""
+    planes = [image[:, :, channel] for channel in range(image.shape[2])]
+    if image.shape[:2] != size:
+        pillow = [Image.fromarray(np.ascontiguousarray(plane)) for plane in planes]
+        planes = [np.asarray(each.resize(size[::-1], Image.Resampling.BILINEAR)) for each in pillow]
+    values = np.stack(planes).astype(np.float32)  # [channels, height, width]
+    if image.dtype == np.uint8:
+        values /= 255
+    if channels < len(values):
+        values = np.tensordot(GREY, values, 1)[None]
+    elif channels > len(values):
+        values = values.repeat(channels, axis=0)
+    return values
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Image files, decoded when they are asked for."""
+
+    paths: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Raw:
+        return _with_image(self.paths[index], _bytes_of)
+
+
+def _read_folder(folder: Path, *, has_size: bool) -> tuple[list[str], ImageSource, Size]:
+    """The class of each image, the images, and the size of the first. Only headers are read."""
+    names: list[str] = []
+    paths: list[Path] = []
+    sizes: list[Size] = []
+    problems: list[Problem] = []
+    for path, problem in _listed_files(folder):
+        try:
+            if problem is not None:
+                raise DataError(problems=[problem])
+            size = _with_image(path, _size_of)
+        except DataError as error:
+            problems += error.problems
+            continue
+        names.append(path.parent.name)
+        paths.append(path)
+        sizes.append(size)
+        if size != sizes[0] and not has_size:
+            (height, width), (first_height, first_width) = size, sizes[0]
+            message = f"{height} x {width} pixels, but {paths[0]} has {first_height} x {first_width}"
+            problems.append(Problem(f"{message}; give a size to resize all images to", str(path)))
+    if problems:
+        raise DataError(problems=problems)
+    if not paths:
+        raise DataError(f"{folder}: no images; one subfolder for each class is needed, with its images inside")
+    return names, _Files(tuple(paths)), sizes[0]
+
+
+def _listed_files(folder: Path) -> Iterator[tuple[Path, Problem | None]]:
+    """All files of the classes, sorted, and what is wrong with their places. Hidden files are left out."""
+
+    def visible(within: Path) -> list[Path]:
+        try:
+            return sorted(each for each in within.iterdir() if not each.name.startswith("."))
+        except OSError as error:
+            raise UsageError(f"{within} cannot be read: {error.strerror}", file=within) from error
+
+    for home in visible(folder):
+        if not home.is_dir():
+            yield home, Problem("not in the folder of a class; images are in one subfolder per class", str(home))
+            continue
+        files = visible(home)
+        if not files:
+            yield home, Problem("a class without images; add some or remove the folder", str(home))
+        for path in files:
+            fault = None if path.is_file() else Problem("not a file; images are directly in their class", str(path))
+            yield path, fault
+
+
+def _with_image(path: Path, read: Callable[[Image.Image], T]) -> T:
+    """What `read` finds in an image file; whatever is wrong with the file is a DataError."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=FORMATS) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    raise Image.DecompressionBombError
+                if image.mode not in MODES:
+                    message = f"pixels of the kind {image.mode} are not supported; convert them to 8 bits"
+                    raise DataError(problems=[Problem(message, str(path))])
+                return read(image)
+    except (DataError, MemoryError):
+        raise
+    except UnidentifiedImageError:
+        message = f"not an image, or a damaged one; supported formats: {', '.join(FORMATS)}"
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        message = f"more than {MAX_PIXELS:,} pixels; scale the image down"
+    except OSError as error:
+        message = f"damaged image ({error})" if error.errno is None else f"cannot be read: {error.strerror}"
+    except Exception as error:  # decoders raise nearly anything for damaged bytes: SyntaxError, struct.error …
+        message = f"damaged image ({error})"
+    raise DataError(problems=[Problem(message, str(path))])
+
+
+def _size_of(image: Image.Image) -> Size:
+    return image.height, image.width
+
+
+def _bytes_of(image: Image.Image) -> UInt8[np.ndarray, "height width channels"]:
+    """Decoded, in 1 or 3 channels; transparency is left out."""
+    if image.mode in ("P", "PA"):  # directly to RGB, Pillow warns of palettes with transparency
+        image = image.convert("RGBA")
+    image = image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")
+    values = np.asarray(image, np.uint8)
+    return values if values.ndim == 3 else values[:, :, None]
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _read_arrays(path: Path) -> tuple[list[str], ImageSource, Size]:
+    """The class of each image, the images, and their size."""
+    arrays = _load_arrays(path, ("images", "labels"))
+    images, labels = arrays["images"], arrays["labels"]
+    if images.ndim == 3:
+        images = images[:, :, :, None]
+    if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape:
+        raise DataError(
+            f"{path}: images has the shape {list(arrays['images'].shape)}; needed are [images, height, width] or "
+            "[images, height, width, channels] with 1 or 3 channels, none of them 0"
+        )
+    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
+        raise DataError(
+            f"{path}: labels has the shape {list(labels.shape)} and the type {labels.dtype}; needed is one whole "
+            "number or string for each image"
+        )
+    if len(images) != len(labels):
+        raise DataError(f"{path}: {len(images):,} images, but {len(labels):,} labels")
+    if math.prod(images.shape[1:3]) > MAX_PIXELS:
+        raise DataError(f"{path}: images of more than {MAX_PIXELS:,} pixels; scale them down")
+    if images.dtype.kind == "f":
+        smallest, largest = float(images.min()), float(images.max())
+        if not 0 <= smallest <= largest <= 1:  # false for NaN, too
+            raise DataError(
+                f"{path}: values of images are from {smallest:g} to {largest:g}; scale them to 0 … 1, or store bytes "
+                "(uint8)"
+            )
+        images = images.astype(np.float32)
+    elif images.dtype != np.uint8:
+        raise DataError(f"{path}: images has the type {images.dtype}; needed are bytes (uint8) or floats in 0 … 1")
+    return [str(label) for label in labels.tolist()], _Arrays(images), (images.shape[1], images.shape[2])
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """Images in memory."""
+
+    images: UInt8[np.ndarray, "images height width channels"] | Float32[np.ndarray, "images height width channels"]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Raw:
+        image: np.ndarray = self.images[index]
+        return image
+
+
+def _load_arrays(path: Path, wanted: Sequence[str]) -> dict[str, np.ndarray]:
+    """These arrays of an .npz file, never pickled ones. Sizes are compared before memory is taken for them."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            if len(members) > MAX_MEMBERS or size > MAX_ARRAY_BYTES:
+                raise DataError(
+                    f"{path}: {len(members):,} arrays of {size:,} bytes; at most {MAX_MEMBERS} arrays and "
+                    f"{MAX_ARRAY_BYTES:,} bytes are read"
+                )
+            missing = [name for name in wanted if f"{name}.npy" not in archive.namelist()]
+            if missing:
+                found = ", ".join(member.filename.removesuffix(".npy") for member in members) or "none"
+                raise DataError(f"{path}: no array named {missing[0]!r}; found: {found}")
+            return {name: _load_array(archive, archive.getinfo(f"{name}.npy")) for name in wanted}
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, zlib and numpy have many errors for damaged bytes
+        raise DataError(f"{path}: not an .npz file that can be read ({error})") from error
+
+
+def _load_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in read_header:
+            raise ValueError(f"{member.filename} has version {version} of the format")
+        shape, _, dtype = read_header[version](file)
+        if dtype.hasobject:
+            raise ValueError(f"{member.filename} holds Python objects, which are never loaded")
+        if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+            raise ValueError(f"{member.filename} has the shape {list(shape)}, and another number of bytes")
+    with archive.open(member) as file:
+        loaded: Any = np.lib.format.read_array(file, allow_pickle=False)
+    array: np.ndarray = loaded
+    return array
+
+
+# --- variation in training -------------------------------------------------------------------------------------------
+
+
+def augmented(
+    pixels: Pixels, samples: Integer[np.ndarray, " batch"], config: ImageConfig, *, seed: int, epoch: int
+) -> Pixels:
+    """Images moved and mirrored at random, as `config` says, before they are scaled.
+
+    The change of an image is a function of seed, epoch and its number among `samples` alone.
+    """
+    if not (config.shift or config.flip):
+        return pixels
+    height, width = pixels.shape[2:]
+    changed = np.empty_like(pixels)
+    for place, sample in enumerate(samples):
+        random = np.random.default_rng(seed_for(seed, "images", epoch, int(sample)))
+        down, right = random.integers(-config.shift, config.shift + 1, 2)
+        image = pixels[place, :, :, ::-1] if random.random() < 0.5 and config.flip else pixels[place]
+        changed[place] = 0
+        changed[place, :, max(down, 0) : height + down, max(right, 0) : width + right] = image[
+            :, max(-down, 0) : height - down, max(-right, 0) : width - right
+        ]
+    return changed
