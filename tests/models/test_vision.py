@@ -136,7 +136,7 @@ def multiplications(attention: WindowAttention | SelfAttention, grid: Size, widt
 
 def test_window_attention_is_linear_in_the_area_and_full_attention_is_not() -> None:
     width, heads, side = 12, 2, 4
-    for height, breadth in ((8, 8), (8, 16), (16, 16), (32, 32)):
+    for height, breadth in ((8, 8), (8, 16), (16, 16), (16, 32)):
         area, grid = height * breadth, (height, breadth)
         for is_shifted in (False, True):
             attention = WindowAttention(width, heads, Windows.over(grid, side, is_shifted=is_shifted))

@@ -215,7 +215,7 @@ def prepared(
 
 
 @dataclass(frozen=True)
-class _Files:
+class _ImageFiles:
     """Image files, decoded when they are asked for."""
 
     paths: tuple[Path, ...]
@@ -252,7 +252,7 @@ def _read_folder(folder: Path, *, has_size: bool) -> tuple[list[str], ImageSourc
         raise DataError(problems=problems)
     if not paths:
         raise DataError(f"{folder}: no images; one subfolder for each class is needed, with its images inside")
-    return names, _Files(tuple(paths)), sizes[0]
+    return names, _ImageFiles(tuple(paths)), sizes[0]
 
 
 def _listed_files(folder: Path) -> Iterator[tuple[Path, Problem | None]]:
@@ -347,11 +347,11 @@ def _read_arrays(path: Path) -> tuple[list[str], ImageSource, Size]:
         images = images.astype(np.float32)
     elif images.dtype != np.uint8:
         raise DataError(f"{path}: images has the type {images.dtype}; needed are bytes (uint8) or floats in 0 … 1")
-    return [str(label) for label in labels.tolist()], _Arrays(images), (images.shape[1], images.shape[2])
+    return [str(label) for label in labels.tolist()], _ImageArray(images), (images.shape[1], images.shape[2])
 
 
 @dataclass(frozen=True)
-class _Arrays:
+class _ImageArray:
     """Images in memory."""
 
     images: UInt8[np.ndarray, "images height width channels"] | Float32[np.ndarray, "images height width channels"]

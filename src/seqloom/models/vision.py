@@ -541,10 +541,11 @@ class SwinStage(nn.Module):
     ) -> None:
         super().__init__()
         self.grid = grid
+        self.unshifted, shifted = (Windows.over(grid, window, is_shifted=each) for each in (False, True))
 
         def layer(number: int, skip_rate: float) -> SwinLayer:
             return SwinLayer(
-                WindowAttention(width, heads, Windows.over(grid, window, is_shifted=number % 2 == 1)),
+                WindowAttention(width, heads, shifted if number % 2 else self.unshifted),
                 FeedForward(width, feed_forward, activation="gelu"),
                 lambda: SkippedResidual(width, dropout_rate=dropout_rate, skip_rate=skip_rate, epsilon=epsilon),
             )
@@ -560,8 +561,8 @@ class SwinStage(nn.Module):
 
     def forward(self, x: Float[Tensor, "tokens width"], batch: int) -> Float[Tensor, "next_tokens next_width"]:
         """Of the grids of `batch` images, one after another."""
-        windows = self.layers[0].windows.windows
-        packing = equal_rows(batch * windows.count, windows.places, x.device)
+        # A sequence for each window; shifted or not, there are equally many.
+        packing = equal_rows(batch * self.unshifted.count, self.unshifted.places, x.device)
         for layer in self.layers:
             x = layer(x, packing, batch)
         return x if self.merging is None else self.merging(x)
