@@ -39,7 +39,7 @@ Raw = UInt8[np.ndarray, "height width channels"] | Float32[np.ndarray, "height w
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """Formats that are read. Pillow knows more, some of which start other programs."""
 
-MODES = {"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"}
+MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"}
 """Pixels of eight bits, in the names of Pillow."""
 
 MAX_PIXELS = 1 << 26
@@ -233,10 +233,11 @@ def _read_folder(folder: Path, *, has_size: bool) -> tuple[list[str], ImageSourc
     paths: list[Path] = []
     sizes: list[Size] = []
     problems: list[Problem] = []
-    for path, problem in _listed_files(folder):
+    for path, fault in _listed_files(folder):
+        if fault is not None:
+            problems.append(Problem(fault, str(path)))
+            continue
         try:
-            if problem is not None:
-                raise DataError(problems=[problem])
             size = _with_image(path, _size_of)
         except DataError as error:
             problems += error.problems
@@ -255,7 +256,7 @@ def _read_folder(folder: Path, *, has_size: bool) -> tuple[list[str], ImageSourc
     return names, _ImageFiles(tuple(paths)), sizes[0]
 
 
-def _listed_files(folder: Path) -> Iterator[tuple[Path, Problem | None]]:
+def _listed_files(folder: Path) -> Iterator[tuple[Path, str | None]]:
     """All files of the classes, sorted, and what is wrong with their places. Hidden files are left out."""
 
     def visible(within: Path) -> list[Path]:
@@ -266,14 +267,13 @@ def _listed_files(folder: Path) -> Iterator[tuple[Path, Problem | None]]:
 
     for home in visible(folder):
         if not home.is_dir():
-            yield home, Problem("not in the folder of a class; images are in one subfolder per class", str(home))
+            yield home, "not in the folder of a class; images are in one subfolder per class"
             continue
         files = visible(home)
         if not files:
-            yield home, Problem("a class without images; add some or remove the folder", str(home))
+            yield home, "a class without images; add some or remove the folder"
         for path in files:
-            fault = None if path.is_file() else Problem("not a file; images are directly in their class", str(path))
-            yield path, fault
+            yield path, None if path.is_file() else "not a file; the images of a class are directly in its folder"
 
 
 def _with_image(path: Path, read: Callable[[Image.Image], T]) -> T:
@@ -307,9 +307,9 @@ def _size_of(image: Image.Image) -> Size:
 
 def _bytes_of(image: Image.Image) -> UInt8[np.ndarray, "height width channels"]:
     """Decoded, in 1 or 3 channels; transparency is left out."""
-    if image.mode in ("P", "PA"):  # directly to RGB, Pillow warns of palettes with transparency
+    if image.mode in ("P", "PA", "RGBa"):  # to RGB, Pillow warns of palettes with transparency and converts no RGBa
         image = image.convert("RGBA")
-    image = image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")
+    image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
     values = np.asarray(image, np.uint8)
     return values if values.ndim == 3 else values[:, :, None]
 
