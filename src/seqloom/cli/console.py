@@ -270,6 +270,8 @@ class Bars:
 SCORES = {
     "loss": "dev loss",
     "perplexity": "perplexity",
+    "hidden_accuracy": "hidden-token accuracy",
+    "pair_accuracy": "pair accuracy",
     "kl": "KL in nats",
     "active_units": "active units",
     "bleu": "BLEU",

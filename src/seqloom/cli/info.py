@@ -199,8 +199,9 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
     if "steps" not in trained_on and "seconds" in trained_on:
         rows.append(f"fitted in {duration(float(trained_on['seconds']))}")
     if "steps" in trained_on:
-        unit = "target tokens" if "target_tokens" in trained_on else "tokens"
-        tokens = trained_on.get("target_tokens", trained_on.get("tokens_read", 0))
+        units = {"target_tokens": "target tokens", "hidden_tokens": "hidden tokens", "tokens_read": "tokens"}
+        name = next((name for name in units if name in trained_on), "tokens_read")
+        tokens, unit = trained_on.get(name, 0), units[name]
         loss = trained_on.get("best_dev_loss")
         best = f", best dev loss {loss:.4f}" if isinstance(loss, float) else ""
         taken = duration(float(trained_on.get("seconds", 0)))

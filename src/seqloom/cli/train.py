@@ -47,8 +47,8 @@ TrainFiles = Annotated[
         metavar="FILE",
         rich_help_panel=FILES,
         help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
-        "models and word vectors, any number of texts. Or a folder: its pairs of files (news.de and news.en, with "
-        "data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
+        "models, encoders and word vectors, any number of texts. Or a folder: its pairs of files (news.de and news.en, "
+        "with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -113,10 +113,10 @@ def train(
     on_bad_utf8: OnBadUtf8 = None,
     json: JsonEvents = False,
 ) -> None:
-    """Train a model on your own text: a translator, a language model or word vectors.
+    """Train a model on your own text: a translator, a language model, an encoder or word vectors.
 
     [bold]model.kind[/bold] selects the model: transformer (the default), seq2seq and dictionary translate; rnn_lm, gpt,
-    elmo, ngram, markov and hmm are language models; word2vec learns word vectors.
+    elmo, ngram, markov and hmm are language models; bert is an encoder; word2vec learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 
@@ -193,6 +193,7 @@ def _describe(trained: "Trained") -> list[str]:
         "translator": [f"seqloom translate {model} FILE"],
         "language model": [f"seqloom perplexity {model} FILE", f"seqloom generate {model} --prompt 'The'"],
         "word vectors": [f"seqloom vectors nearest {model} WORD"],
+        "encoder": [f"seqloom serve {model}"],
         "aligner": [f"seqloom align --model {model} --text SOURCE,TARGET"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:

@@ -104,6 +104,8 @@ class ModelSizes:
     """The highest rate at which it trains reliably."""
     window: int | None = None
     """Tokens of a window of text, if the model determines them."""
+    warmup: int = 100
+    """Steps over which the learning rate rises, for a model of plain text."""
 
 
 class ModelSettings(Config):

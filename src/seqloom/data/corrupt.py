@@ -1,10 +1,11 @@
-"""Corrupted text: what a model reads when it learns to restore a sentence.
+"""Corrupted text: what a model reads when it learns to restore a sentence, or tokens that were hidden in it.
 
     ids → words → corruption(words, generator) → words → ids
+    ids → masking(ids, generator) → ids as they are read, and the places of the tokens to be predicted
 
-A corruption works on whole words, however many pieces they have, so that no half word is left. What it draws belongs
-to the sentence: its generator is a pure function of (seed, epoch, sample). Batches, workers, ranks and a resume change
-nothing.
+A corruption works on whole words, however many pieces they have, so that no half word is left; masking works on single
+tokens and keeps their number. What either draws belongs to the sentence: its generator is a pure function of (seed,
+epoch, sample). Batches, workers, ranks and a resume change nothing.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from jaxtyping import Bool, Int64, Integer
 
 from seqloom.core.errors import ConfigError
 from seqloom.core.seeds import seed_for
+from seqloom.core.symbols import BEGIN, END, PAD, RESERVED
 from seqloom.text.marks import SPACE
 from seqloom.text.tokenizer import Tokenizer
 
@@ -64,6 +66,68 @@ class WordNoise:
         left = [blanked if blank[place] < self.blank_rate else words[place] for place in kept]
         keys = np.arange(len(kept)) + (self.shuffle_distance + 1) * shift[kept]
         return [left[place] for place in np.argsort(keys, kind="stable")] if self.shuffle_distance else left
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedTokens:
+    """Tokens of which some are hidden."""
+
+    read: Int64[np.ndarray, " tokens"]
+    """What the model reads."""
+    places: Int64[np.ndarray, " hidden"]
+    """Where the hidden tokens are, in rising order; they are to be predicted, however they are read."""
+
+
+@dataclass(frozen=True)
+class TokenMasking:
+    """Tokens hidden for masked language modelling (Devlin et al., 2019).
+
+        chosen     ⌊rate · n + u⌋ of the n tokens, u ~ uniform(0, 1): each one with probability `rate`
+        masked     of the chosen, each with probability mask_rate: the mask symbol is read in its place
+        replaced   each with probability random_rate: an ordinary symbol, all of them equally likely
+        kept       the others are read as they are
+
+    PAD, BEGIN, END and the mask symbol are not counted among the n: they are never chosen. No reserved symbol and no
+    mask replaces a token.
+    """
+
+    mask: int
+    """The mask symbol."""
+    symbols: int
+    """Size of the vocabulary."""
+    rate: float = 0.15
+    mask_rate: float = 0.8
+    random_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < 1:
+            raise ConfigError(f"a share of {self.rate:g} of the tokens cannot be hidden; give one between 0 and 1")
+        if self.mask_rate < 0 or self.random_rate < 0 or self.mask_rate + self.random_rate > 1:
+            raise ConfigError(
+                f"of the hidden tokens {self.mask_rate:g} are masked and {self.random_rate:g} replaced; give shares "
+                "that add up to at most 1"
+            )
+        if not len(RESERVED) <= self.mask < self.symbols:
+            raise ConfigError(
+                f"the mask symbol {self.mask} is reserved or outside of the vocabulary of {self.symbols:,} symbols"
+            )
+
+    def __call__(self, ids: Integer[np.ndarray, " tokens"], generator: np.random.Generator) -> MaskedTokens:
+        read = ids.astype(np.int64)
+        is_ordinary = (read != PAD) & (read != BEGIN) & (read != END) & (read != self.mask)
+        candidates = np.flatnonzero(is_ordinary)
+        # Rounding at random keeps the rate exact for short texts, too.
+        count = min(len(candidates), int(self.rate * len(candidates) + generator.random()))
+        places = np.sort(generator.choice(candidates, count, replace=False))
+        fate = generator.random(count)
+        others = len(RESERVED) + generator.integers(max(1, self.symbols - len(RESERVED) - 1), size=count)
+        others += others >= self.mask
+        is_masked = fate < self.mask_rate
+        is_replaced = ~is_masked & (fate < self.mask_rate + self.random_rate)
+        is_replaced &= others < self.symbols  # of the mask alone, a vocabulary has no symbol to draw
+        read[places[is_masked]] = self.mask
+        read[places[is_replaced]] = others[is_replaced]
+        return MaskedTokens(read, places)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@
                 x ← norm(x + W₂ gelu(W₁ x))                              the norm comes after each sublayer
     masked LM   P(w_t | all others) = softmax(E norm(gelu(W x_t)) + b)   trained on tokens that were hidden
     pooler      tanh(W x_0)                                              trained on pairs of sentences
+    pairs       P(the second follows the first) = softmax(W tanh(W x_0) + b)
 
 RoBERTa and XLM-R (Liu et al., 2019; Conneau et al., 2020) differ by settings: one segment, no pooler, and a table of
 positions whose first rows are not used. A sentence has one vector (Reimers & Gurevych, 2019):
@@ -14,6 +15,7 @@ positions whose first rows are not used. A sentence has one vector (Reimers & Gu
                 v ← v / ‖v‖                                              if the settings say so
 """
 
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import ClassVar, Literal, cast
@@ -25,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.core.config import Config
-from seqloom.core.declaration import ModelSettings, Purpose, TaskKind
+from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.models.elmo import frame
 from seqloom.models.transformer import EncoderLayer
@@ -39,6 +41,18 @@ from seqloom.nn.packing import additive, length_mask, pack, packing_of
 
 FRAME = 2
 """Symbols around each text: BEGIN and END."""
+
+SIZES = (
+    (20_000, 64, 2, 2),
+    (200_000, 128, 2, 4),
+    (10_000_000, 128, 4, 4),
+    (100_000_000, 256, 6, 8),
+    (sys.maxsize, 512, 8, 8),
+)
+"""Up to so many tokens: width, layers and heads."""
+
+WINDOWS: dict[Pieces, int] = {"char": 128, "word": 64, "bpe": 128, "unigram": 128, "published": 128}
+"""Positions of a model that is trained here: a window of text."""
 
 Pooling = Literal["mean", "cls", "last", "max"]
 
@@ -115,6 +129,9 @@ class BertConfig(ModelSettings):
     """Whether there is an output for hidden tokens; a model that only makes vectors has none."""
     has_pooler: bool = False
     """Whether there is a layer on top of the first token, trained on pairs of sentences."""
+    has_pair_output: bool = False
+    """Whether there is an output on top of the pooler that tells whether the second of two segments follows the first
+    (task.next_sentence)."""
     tying: Literal["output", "none"] = "output"
     """Whether words and output share one table."""
     sentence: SentenceConfig = SentenceConfig()
@@ -132,7 +149,27 @@ class BertConfig(ModelSettings):
                 f"model.sentence.longest={self.sentence.longest} is more than the model.longest={self.longest} "
                 "positions of the model"
             )
+        if self.has_pair_output and not self.has_pooler:
+            raise ValueError("model.has_pair_output=true reads the pooler; set model.has_pooler=true as well")
         return self
+
+    def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:
+        _, width, layers, heads = next(row for row in SIZES if facts.tokens(pieces) <= row[0])
+        longest = self.longest if "longest" in self.model_fields_set else WINDOWS[pieces]
+        why = f"{layers} layers of width {width}, {heads} heads: a larger model would overfit this text"
+        reasons = (
+            Reason(("model.kind", "model.width", "model.layers", "model.heads"), why),
+            Reason(("model.longest",), f"{longest} positions, each of which sees all others"),
+        )
+        width = self.width if "width" in self.model_fields_set else width
+        settings = {
+            "width": width,
+            "layers": layers,
+            "heads": heads,
+            "feed_forward": 4 * width,
+            "longest": longest,
+        }
+        return ModelSizes(settings, reasons, max_learning_rate=1e-3, window=longest, warmup=500)
 
     def build(self, symbols: Symbols, *, seed: int) -> "Bert":
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""
@@ -170,6 +207,7 @@ class Bert(nn.Module):
             table = self.embedding.weight if config.tying == "output" else Embedding(symbols, width).weight
             self.masked = MaskedOutput(table, config)
         self.pooler = linear(width, width) if config.has_pooler else None
+        self.pairs = linear(width, 2) if config.has_pair_output else None
         self.sentence = SentenceHead(config.sentence, width)
 
     def forward(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> Float[Tensor, "tokens width"]:
@@ -223,6 +261,15 @@ class Bert(nn.Module):
             raise ModelError("this model has no pooler (model.has_pooler is false)")
         pooled: Tensor = torch.tanh(self.pooler(states[lengths.cumsum(0) - lengths]))
         return pooled
+
+    def pair_scores(
+        self, states: Float[Tensor, "tokens width"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch 2"]:
+        """Scores of pairs of segments: that the second follows the first, and that it does not."""
+        if self.pairs is None:
+            raise ModelError("this model has no output for pairs (model.has_pair_output is false)")
+        scores: Tensor = self.pairs(self.pooled(states, lengths))
+        return scores
 
     def sentence_vectors(
         self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]

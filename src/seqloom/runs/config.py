@@ -330,6 +330,13 @@ class RunConfig(Config):
             longest = model.get("longest", declared.model_fields["longest"].default)
             task = {"windows": "random", "length": longest, **task}
             values = {**values, "task": task}
+        if declared.task_kind == "masked_language_modelling" and isinstance(model, Mapping):
+            model = dict(model)
+            if "length" in task:
+                model.setdefault("longest", task["length"])
+            if task.get("next_sentence") is True:
+                model = {"has_pooler": True, "has_pair_output": True, **model}
+            values = {**values, "model": model}
         if "kind" in task:
             return values
         followed: dict[str, Any] = {**values, "task": {"kind": declared.task_kind, **task}}
@@ -398,6 +405,8 @@ class RunConfig(Config):
     def _check_windows(self) -> None:
         """What a model that carries no state needs of its task."""
         task = self.task
+        if isinstance(task, MaskedLanguageModellingConfig):
+            self._check_masked(task)
         if not (self.model.reads_windows and isinstance(task, LanguageModellingConfig)):
             return
         kind, longest = self.model.kind, getattr(self.model, "longest", task.length)
@@ -420,6 +429,22 @@ class RunConfig(Config):
             raise ValueError(
                 f"task.truncation.kind={task.truncation.kind} is for recurrent models, not for model.kind={kind}; "
                 "leave task.truncation out"
+            )
+
+    def _check_masked(self, task: MaskedLanguageModellingConfig) -> None:
+        """What hidden tokens and pairs of segments need of the model."""
+        longest = getattr(self.model, "longest", task.length)
+        if task.length > longest and "length" in task.model_fields_set:
+            raise ValueError(
+                f"task.length={task.length} is longer than model.longest={longest}, the positions of the model; make "
+                "one of them fit"
+            )
+        if task.next_sentence and not (
+            getattr(self.model, "has_pair_output", True) and getattr(self.model, "segments", 2) >= 2
+        ):
+            raise ValueError(
+                "task.next_sentence=true needs a model with two segments and an output for pairs; set "
+                "model.segments=2 and model.has_pair_output=true, or leave out task.next_sentence"
             )
 
     @model_validator(mode="after")

@@ -71,7 +71,7 @@ PUBLISHED = "pretrained"
 
 AGAIN = "copy the model directory again from where it was made"
 
-_COUNTED = ("pairs", "lines", "tokens", "steps", "target_tokens", "tokens_read", "seconds", "dev_loss")
+_COUNTED = ("pairs", "lines", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "seconds", "dev_loss")
 
 
 @dataclass(frozen=True)

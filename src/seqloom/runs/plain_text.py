@@ -1,4 +1,4 @@
-"""Text of one language, for language models and word vectors: opened, split, encoded, trained on and measured.
+"""Text of one language, for language models, encoders and word vectors: opened, split, encoded, used and measured.
 
 run/data/train/     the training text as a stream of ids, memory-mapped
 run/data/dev/       the held-out text likewise, and its lines as they were in dev.txt
@@ -29,7 +29,13 @@ from seqloom.runs.readers import measure_perplexity
 from seqloom.runs.sizing import Sizing, choose_fitted_sizes, choose_text_sizes, text_facts
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
-from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig, VariationalConfig
+from seqloom.tasks.masked_language_modelling import MASK_MARK, MaskedLanguageModellingTask, mask_symbol
+from seqloom.tasks.settings import (
+    BidirectionalConfig,
+    LanguageModellingConfig,
+    MaskedLanguageModellingConfig,
+    VariationalConfig,
+)
 from seqloom.tasks.variational import VariationalTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
@@ -74,7 +80,9 @@ def sizes_for(config: RunConfig, facts: TextFacts, *, dev_tokens: int = 0) -> Si
     model, task, pieces, training = config.model, config.task, config.text.kind, config.training
     if model.is_fitted:
         return choose_fitted_sizes(facts, model, pieces=pieces)
-    assert isinstance(task, LanguageModellingConfig | BidirectionalConfig | VariationalConfig)
+    assert isinstance(
+        task, LanguageModellingConfig | BidirectionalConfig | VariationalConfig | MaskedLanguageModellingConfig
+    )
     steps = training.steps if "steps" in training.model_fields_set else None
     return choose_text_sizes(facts, model, task, pieces=pieces, steps=steps, dev_tokens=dev_tokens)
 
@@ -152,19 +160,22 @@ class PlainText:
 
     def learn_tokenizers(self, config: RunConfig, *, listener: Listener) -> Tokenizers:
         """Learn how to split the training text into pieces."""
-        tokenizer = train_tokenizer((line.text for line in self.train), config.text, listener=listener)
+        marks = (MASK_MARK,) if isinstance(config.task, MaskedLanguageModellingConfig) else ()
+        tokenizer = train_tokenizer((line.text for line in self.train), config.text, marks=marks, listener=listener)
         return Tokenizers(tokenizer, tokenizer)
 
     def encode(
         self,
         run: Path,
-        config: RunConfig,  # noqa: ARG002
+        config: RunConfig,
         *,
         tokenizers: Tokenizers,
         listener: Listener,
     ) -> None:
         """Store both texts as streams of ids below `run`/data. An empty line is a lone END: it separates paragraphs."""
         tokenizer = tokenizers.target
+        if isinstance(config.task, MaskedLanguageModellingConfig):
+            mask_symbol(tokenizer)  # to refuse a tokeniser without one before anything slow
         for name, lines in (("train", self.train), ("dev", self.dev)):
             if lines is None:
                 continue
@@ -204,11 +215,13 @@ class TextData:
 
     def task(
         self, config: RunConfig, *, device: torch.device, listener: Listener
-    ) -> LanguageModellingTask | BidirectionalTask | VariationalTask:
+    ) -> LanguageModellingTask | BidirectionalTask | VariationalTask | MaskedLanguageModellingTask:
         """What the model is trained for."""
         assert self.dev is not None
         if isinstance(config.task, BidirectionalConfig):
             return BidirectionalTask(self.train, self.dev, config=config.task, seed=config.seed, device=device)
+        if isinstance(config.task, MaskedLanguageModellingConfig):
+            return self._masked_task(config, device=device)
         if isinstance(config.task, VariationalConfig):
             total = config.training.steps * config.training.batches_per_step
             return VariationalTask(
@@ -217,6 +230,14 @@ class TextData:
         assert isinstance(config.task, LanguageModellingConfig)
         return LanguageModellingTask(
             self.train, self.dev, config=config.task, seed=config.seed, device=device, listener=listener
+        )
+
+    def _masked_task(self, config: RunConfig, *, device: torch.device) -> MaskedLanguageModellingTask:
+        assert self.dev is not None
+        assert isinstance(config.task, MaskedLanguageModellingConfig)
+        mask = mask_symbol(self.tokenizers.target)
+        return MaskedLanguageModellingTask(
+            self.train, self.dev, config=config.task, mask=mask, seed=config.seed, device=device
         )
 
     def card_values(self, config: RunConfig) -> dict[str, Any]:
@@ -230,13 +251,26 @@ class TextData:
         }
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
-        """Perplexities of the dev text, per token, word and character, and how many lines they are of."""
+        """Scores of the dev text, and how many lines they are of.
+
+        For language models these are perplexities per token, word and character; for encoders the share of hidden
+        tokens that are found, in percent, and the perplexity of hidden tokens.
+        """
+        lines = len(self.dev_lines)
+        if isinstance(loaded.config.task, MaskedLanguageModellingConfig):
+            task = self._masked_task(loaded.config, device=loaded.device)
+            hidden = task.measure(loaded.model)
+            scores: tuple[CorpusScore, ...] = (
+                CorpusScore("hidden-token accuracy", 100 * hidden.accuracy, f"%|{task.signature(hidden.count)}"),
+                CorpusScore("perplexity/hidden token", hidden.perplexity, task.signature(hidden.count)),
+            )
+            listener(Event("scores", {"data": "dev", "lines": lines, "scores": [asdict(each) for each in scores]}))
+            return DevResult(scores, lines)
 
         def progress(done: int, everything: int) -> None:
             listener(Event("progress", {"what": "measuring perplexity on dev text", "done": done, "all": everything}))
 
         found = measure_perplexity(loaded, self.dev_lines, progress=progress)
         scores = tuple(CorpusScore(f"perplexity/{each.unit}", each.value, each.signature) for each in found.all)
-        lines = len(self.dev_lines)
         listener(Event("scores", {"data": "dev", "lines": lines, "scores": [asdict(each) for each in scores]}))
         return DevResult(scores, lines)

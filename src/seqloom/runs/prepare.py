@@ -37,7 +37,7 @@ from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
 from seqloom.runs.sizing import EXTREMES, settled
 from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
 from seqloom.runs.two_texts import TwoTextData, TwoTexts, open_two_texts, size_two_texts
-from seqloom.tasks.settings import UnsupervisedConfig
+from seqloom.tasks.settings import MaskedLanguageModellingConfig, UnsupervisedConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, WordPieces
@@ -55,8 +55,14 @@ OWN_FILES = re.compile(
 )
 """Everything a run directory can hold before `run.json` is written."""
 
-POSITIONS = ("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch")
+POSITIONS = (
+    *("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch"),
+    "task.next_sentence",
+)
 """Settings of language modelling in which the position in the text is counted."""
+
+MAX_CONTINUED_LENGTH = 128
+"""Tokens of a window, if an encoder is trained further and task.length is not given."""
 
 FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser", *POSITIONS)
 """Settings, or whole sections, that give weights, ids and positions of a run their meaning."""
@@ -111,10 +117,12 @@ def choose_config(
         start = read_settings(find_model(Path(first.training.start_from)))
         defaults |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
         first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
-    if first.purpose == "encoder":
+    if isinstance(first.task, MaskedLanguageModellingConfig) and not getattr(first.model, "has_output", True):
+        start = f"training.start_from={first.training.start_from}" if first.training.start_from else "model.has_output"
         raise UsageError(
-            f"model.kind={first.model.kind} cannot be trained: encoders are imported from published folders, with "
-            "seqloom import FOLDER --out MODEL"
+            f"{start} gives a model without an output for hidden tokens (model.has_output=false), which "
+            "task.kind=masked_language_modelling trains; start from a model that has one, such as a folder of "
+            "BertForMaskedLM, or train a new one with model.kind=bert"
         )
     if isinstance(first.model, OutsideConfig) and model is None:
         raise UsageError(
@@ -339,6 +347,9 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener)
     longest, task = getattr(start.model, "longest", None), defaults.get("task", {})
     if start.model.reads_windows and longest is not None and task.get("length", 0) > longest:
         found["task"] = {**task, "length": longest}
+    if isinstance(start.task, MaskedLanguageModellingConfig) and "length" in task:
+        # Published encoders have positions for far longer texts than are needed to go on with them.
+        found["task"] = {**task, "length": min(task["length"], MAX_CONTINUED_LENGTH)}
     return found
 
 

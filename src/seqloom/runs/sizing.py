@@ -13,7 +13,12 @@ from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Piece
 from seqloom.core.errors import SeqloomError
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.data.plain_text import TextCorpus
-from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig, VariationalConfig
+from seqloom.tasks.settings import (
+    BidirectionalConfig,
+    LanguageModellingConfig,
+    MaskedLanguageModellingConfig,
+    VariationalConfig,
+)
 from seqloom.text.languages import find_language
 from seqloom.text.marks import count_words, is_one_word, is_unsegmented
 from seqloom.text.normalise import collapse_spaces, is_blank
@@ -323,13 +328,13 @@ MIN_VALIDATIONS = 4
 def choose_text_sizes(
     facts: TextFacts,
     model: ModelSettings,
-    task: LanguageModellingConfig | BidirectionalConfig | VariationalConfig,
+    task: LanguageModellingConfig | BidirectionalConfig | VariationalConfig | MaskedLanguageModellingConfig,
     *,
     pieces: Pieces,
     steps: int | None = None,
     dev_tokens: int = 0,
 ) -> Sizing:
-    """Sizes of a language model that is trained in steps on this text; `dev_tokens` are held out."""
+    """Sizes of a model that is trained in steps on this text; `dev_tokens` are held out."""
     tokens = facts.tokens(pieces)
     rung = next(rung for rung in TEXT_LADDER if tokens <= rung.tokens)
     sizes = model.sizes_for_text(facts, pieces)
@@ -351,7 +356,7 @@ def choose_text_sizes(
         "steps": steps,
         "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
         "schedule": "cosine",
-        "warmup": min(100, steps // 4),
+        "warmup": min(sizes.warmup, steps // 4),
         "clip_norm": 1.0,
         **_checks(every),
     }

@@ -27,7 +27,15 @@ from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.detection import learn_tables
-from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_model, require_builder, require_device
+from seqloom.runs.loading import (
+    LoadedFitted,
+    LoadedModel,
+    build_model,
+    counted_tokens,
+    find_model,
+    require_builder,
+    require_device,
+)
 from seqloom.runs.model_dir import (
     CARD,
     PUBLISHED,
@@ -62,6 +70,7 @@ from seqloom.runs.translation import PairData
 from seqloom.runs.two_texts import TwoTextData
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
+from seqloom.tasks.masked_language_modelling import MaskedLanguageModellingTask
 from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.tasks.translation import TranslationTask
 from seqloom.tasks.unsupervised import UnsupervisedTask
@@ -379,7 +388,14 @@ class _Session:
     """The settings that build the model."""
     data: PairData | TextData | TwoTextData
     model: nn.Module
-    task: TranslationTask | UnsupervisedTask | LanguageModellingTask | BidirectionalTask | VariationalTask
+    task: (
+        TranslationTask
+        | UnsupervisedTask
+        | LanguageModellingTask
+        | BidirectionalTask
+        | VariationalTask
+        | MaskedLanguageModellingTask
+    )
     trainer: Trainer[Any]
     world: World
     listener: Listener
@@ -395,9 +411,7 @@ class _Session:
         return {
             **self.data.card_values(self.config),
             "steps": outcome.step,
-            "target_tokens"
-            if isinstance(self.task, TranslationTask | UnsupervisedTask)
-            else "tokens_read": outcome.tokens,
+            counted_tokens(self.config): outcome.tokens,
             "seconds": round(outcome.seconds, 1),
             "best_dev_loss": outcome.best_loss,
         }
@@ -417,7 +431,8 @@ def _open(
     settings = builder if isinstance(config.model, OutsideConfig) else config.model
     assert isinstance(settings, BuildsModel)
     model = build_model(settings, data.tokenizers, seed=seed_for(config.seed, "weights"))
-    missing = [name for name in ("output", "stepper") if not hasattr(model, name)]
+    needed = ("output",) if config.purpose == "encoder" else ("output", "stepper")
+    missing = [name for name in needed if not hasattr(model, name)]
     if missing:
         use, protocol = "language model", "RecurrentLanguageModel"
         if not isinstance(data, TextData):

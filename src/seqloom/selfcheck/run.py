@@ -20,8 +20,9 @@ from seqloom.classical.vectors import WordVectors
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_memory
 from seqloom.core.events import Event, Listener, Value, ignore
-from seqloom.runs.loading import Loaded, LoadedFitted, LoadedModel, find_model, in_words, load_any, load_translator
+from seqloom.runs.loading import Loaded, LoadedFitted, LoadedModel, find_model, load_any, load_translator
 from seqloom.selfcheck.aligners import AlignerChecks
+from seqloom.selfcheck.encoders import EncoderChecks
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.fitted_translators import FittedTranslatorChecks
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
@@ -170,13 +171,14 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         assert isinstance(loaded, LoadedFitted)
         checks = AlignerChecks(loaded, count=count, seed=seed)
         return f"{len(checks.sources):,} pairs of lines, drawn with seed {seed} or built in", checks.checks()
-    if loaded.config.purpose == "encoder":
-        raise UsageError(f"{loaded.folder} has no promises to check: {in_words(loaded.config)}")
     tokenizer = loaded.tokenizers.source
     if lines is not None:
         given = given_lines(lines, loaded.config, count=count, seed=seed)
     else:
         given = own_lines(model, loaded.config, tokenizer=tokenizer, count=count, seed=seed)
+    if loaded.config.purpose == "encoder":
+        assert isinstance(loaded, LoadedModel)
+        return _with_hard(given), EncoderChecks(loaded, given).checks()
     if loaded.config.purpose == "translator":
         if isinstance(loaded, LoadedFitted):
             return _with_hard(given), FittedTranslatorChecks(loaded, given).checks()

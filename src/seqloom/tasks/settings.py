@@ -249,10 +249,50 @@ class VariationalConfig(Config):
 
 
 class MaskedLanguageModellingConfig(Config):
-    """What an encoder was trained for: hidden tokens from all others. It has no settings: encoders are imported."""
+    """What an encoder is trained for: tokens that are hidden from it, from all others."""
 
     kind: Literal["masked_language_modelling"] = "masked_language_modelling"
     """Names this task in a config file."""
+    windows: Literal["packed", "lines"] = "packed"
+    """How the text is cut: `packed` into windows of `length` tokens that continue over the ends of lines, without
+    padding; `lines` line by line, and a line that is longer than `length` into several parts."""
+    length: int = Field(128, ge=8, le=1_000_000)
+    """Tokens of a window, its BEGIN and END counted; at most model.longest."""
+    tokens_per_batch: int = Field(4096, ge=1, le=100_000_000)
+    """Places in a batch: windows × the longest of them."""
+    hidden_rate: float = Field(0.15, gt=0, lt=1)
+    """Share of the tokens that are hidden and predicted. BEGIN, END and the mask symbol are never among them."""
+    mask_rate: float = Field(0.8, ge=0, le=1)
+    """Share of the hidden tokens that are read as the mask symbol."""
+    random_rate: float = Field(0.1, ge=0, le=1)
+    """Share of the hidden tokens that are read as a random symbol. The rest is read as it is, and predicted too."""
+    next_sentence: bool = False
+    """Whether a window holds two segments, of which the second follows the first in half of the windows and comes from
+    another place in the others, and the model learns to tell which: with model.has_pooler and model.has_pair_output."""
+    dev_tokens: int = Field(0, ge=0)
+    """Tokens of the held-out text that each validation reads, from its beginning; 0 reads all."""
+
+    @staticmethod
+    def batch_sizes(rows: int, length: int) -> tuple[dict[str, Any], Reason]:
+        """The settings of batches of so many windows and tokens of each, and their reason."""
+        length = max(8, length)
+        text = f"batches of {rows * length:,} tokens, windows of up to {length}"
+        paths = ("task.tokens_per_batch", "task.length")
+        return {"tokens_per_batch": rows * length, "length": length}, Reason(paths, text)
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "MaskedLanguageModellingConfig":
+        if self.mask_rate + self.random_rate > 1:
+            raise ValueError(
+                f"task.mask_rate={self.mask_rate:g} and task.random_rate={self.random_rate:g} are shares of the same "
+                "tokens and add up to more than 1"
+            )
+        if self.next_sentence and self.windows == "lines":
+            raise ValueError(
+                "task.next_sentence=true makes pairs of segments of a text that is read on, and cannot be combined "
+                "with task.windows=lines; leave out one of them"
+            )
+        return self
 
 
 # --- translation without parallel text -------------------------------------------------------------------------------
