@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.core.errors import ConfigError
-from seqloom.data.corrupt import WordBorders, WordNoise, corrupt, generator_for
+from seqloom.core.symbols import BEGIN, END, PAD, RESERVED
+from seqloom.data.corrupt import TokenMasking, WordBorders, WordNoise, corrupt, generator_for
 from seqloom.data.phrasebook import sample_sentences
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.tokenizer_training import train_tokenizer
@@ -88,3 +89,61 @@ def test_words_are_never_cut(kind: str) -> None:
 def test_impossible_rates_are_refused() -> None:
     with pytest.raises(ConfigError, match="drop_rate is 1; give a share"):
         WordNoise(1.0, 0.1, 3, BLANK)
+
+
+# --- hidden tokens ---------------------------------------------------------------------------------------------------
+
+MASK, SYMBOLS = 7, 40
+MASKING = TokenMasking(MASK, SYMBOLS)
+
+
+def within_sampling_error(found: int, draws: int, rate: float) -> bool:
+    """Up to four standard deviations of a binomial count."""
+    return abs(found - draws * rate) <= 4 * np.sqrt(draws * rate * (1 - rate))
+
+
+@pytest.mark.parametrize("words", [3, 60])
+def test_fifteen_percent_of_the_tokens_are_hidden_in_short_texts_too(words: int) -> None:
+    ids, samples = np.array([BEGIN, *[20] * words, MASK, END, PAD]), 24_000 // words
+    places = np.concatenate([MASKING(ids, generator_for(1, 0, sample)).places for sample in range(samples)])
+    assert within_sampling_error(len(places), samples * words, 0.15)
+    counts = np.bincount(places, minlength=len(ids))
+    assert np.flatnonzero(counts).tolist() == list(range(1, words + 1))
+    # Every token is as likely as any other.
+    assert all(within_sampling_error(count, samples, 0.15) for count in counts[1 : words + 1])
+
+
+def test_hidden_tokens_are_masked_replaced_or_kept_80_10_10() -> None:
+    ids = np.full(100, 20)
+    rows = [MASKING(ids, generator_for(2, 0, sample)) for sample in range(1000)]
+    read = np.concatenate([row.read[row.places] for row in rows])
+    drawn = read[(read != MASK) & (read != 20)]
+    ordinary = SYMBOLS - len(RESERVED) - 1  # a random symbol may be the token itself
+    assert within_sampling_error(int((read == MASK).sum()), len(read), 0.8)
+    assert within_sampling_error(len(drawn), len(read), 0.1 * (ordinary - 1) / ordinary)
+    counts = np.bincount(drawn, minlength=SYMBOLS)
+    assert set(np.flatnonzero(counts)) == set(range(len(RESERVED), SYMBOLS)) - {MASK, 20}
+    assert all(within_sampling_error(count, len(drawn), 1 / (ordinary - 1)) for count in counts[counts > 0])
+
+
+@given(st.lists(st.integers(0, SYMBOLS - 1), max_size=60), st.integers(0, 1000), st.floats(0.01, 0.99))
+def test_special_symbols_are_never_hidden_and_others_are_read_as_they_are(
+    given_ids: list[int], sample: int, rate: float
+) -> None:
+    ids = np.array(given_ids, np.uint16)
+    found = TokenMasking(MASK, SYMBOLS, rate=rate)(ids, generator_for(1, 0, sample))
+    assert not set(ids[found.places].tolist()) & {PAD, BEGIN, END, MASK}
+    changed = np.flatnonzero(found.read != ids)
+    assert set(changed.tolist()) <= set(found.places.tolist())
+    assert not set(found.read[changed].tolist()) & set(range(len(RESERVED)))
+    again = TokenMasking(MASK, SYMBOLS, rate=rate)(ids, generator_for(1, 0, sample))
+    assert again.read.tolist() == found.read.tolist()
+
+
+def test_impossible_masking_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a share of 1 of the tokens cannot be hidden"):
+        TokenMasking(MASK, SYMBOLS, rate=1.0)
+    with pytest.raises(ConfigError, match=r"0\.8 are masked and 0\.3 replaced"):
+        TokenMasking(MASK, SYMBOLS, random_rate=0.3)
+    with pytest.raises(ConfigError, match="the mask symbol 2 is reserved"):
+        TokenMasking(END, SYMBOLS)

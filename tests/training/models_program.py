@@ -12,6 +12,7 @@ from torch import nn
 from seqloom.core.symbols import END
 from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.data.store import Store, StoreWriter
+from seqloom.models.bert import BertConfig
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.gpt import GptConfig
 from seqloom.models.rnn_lm import RnnLmConfig
@@ -20,7 +21,13 @@ from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
-from seqloom.tasks.settings import BidirectionalConfig, LanguageModellingConfig, TranslationConfig
+from seqloom.tasks.masked_language_modelling import MaskedLanguageModellingTask
+from seqloom.tasks.settings import (
+    BidirectionalConfig,
+    LanguageModellingConfig,
+    MaskedLanguageModellingConfig,
+    TranslationConfig,
+)
 from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.tokenizer_training import train_tokenizer
@@ -63,6 +70,12 @@ def both_ways(folder: Path) -> BidirectionalTask:
     return BidirectionalTask(text, text, config=BidirectionalConfig(tokens_per_batch=50), seed=3, device=CPU)
 
 
+def hidden(folder: Path) -> MaskedLanguageModellingTask:
+    text = Stream.open(folder / "text")
+    config = MaskedLanguageModellingConfig(length=12, tokens_per_batch=50, next_sentence=True)
+    return MaskedLanguageModellingTask(text, text, config=config, mask=4, seed=3, device=CPU)
+
+
 TRANSFORMER = TransformerConfig(width=16, heads=2, encoder_layers=2, decoder_layers=2, feed_forward=64)
 MODELS: dict[str, tuple[object, Callable[[Path], object]]] = {
     "transformer": (TRANSFORMER, translation),
@@ -84,6 +97,10 @@ MODELS: dict[str, tuple[object, Callable[[Path], object]]] = {
         modelling,
     ),
     "elmo": (ElmoConfig(width=6, layers=2), both_ways),
+    "bert": (
+        BertConfig(width=16, heads=2, layers=2, feed_forward=64, longest=12, has_pooler=True, has_pair_output=True),
+        hidden,
+    ),
 }
 
 

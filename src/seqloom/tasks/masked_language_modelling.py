@@ -300,7 +300,7 @@ class MaskedLanguageModellingTask:
             else:
                 first, second, is_unrelated = pairs.draw(begin, end, generator)
                 framed = np.concatenate([[BEGIN], first, [END], second, [END]])
-                segments.append(np.arange(len(framed)) > len(first) + 1)
+                segments.append((np.arange(len(framed)) > len(first) + 1).astype(np.int64))
                 unrelated.append(is_unrelated)
             masked = self.masking(framed, generator)
             rows.append(masked.read)
@@ -382,20 +382,20 @@ class SegmentPairs:
     ) -> tuple[Integer[np.ndarray, " first"], Integer[np.ndarray, " second"], bool]:
         """Both segments, without the ends of lines around them, and whether the second does not follow the first."""
         choice, place, coin = generator.random(3).tolist()
-        inner = np.searchsorted(self.begins, [begin + 1, end])  # lines that begin inside of the span
-        borders, is_unrelated = inner[1] - inner[0], coin < 0.5
-        if borders:
-            line = int(inner[0] + choice * borders)
+        is_unrelated = coin < 0.5
+        leading = int(np.argmax(self.ids[begin:end] != END))  # ends of lines before the first word
+        after, before = np.searchsorted(self.begins, [begin + leading + 1, end]).tolist()
+        if after < before:  # lines that begin inside of the span
+            line = after + int(choice * (before - after))
             split = other = int(self.begins[line])
+            if is_unrelated:
+                step = 1 + int(place * (len(self.begins) - 1))  # not the line itself, if there is another one
+                other = int(self.begins[(line + step) % len(self.begins)])
         else:
-            line, split = -1, (begin + end) // 2
-            other = split
+            split = other = (begin + end) // 2
+            if is_unrelated:
+                other = int(place * max(1, len(self.ids) - (end - split)))
         size = end - split
-        if is_unrelated and borders and len(self.begins) > 1:
-            step = 1 + int(place * (len(self.begins) - 1))  # never the line itself
-            other = int(self.begins[(line + step) % len(self.begins)])
-        elif is_unrelated:
-            other = int(place * max(1, len(self.ids) - size))
         return _without_ends(self.ids[begin:split]), _without_ends(self.ids[other : other + size]), is_unrelated
 
 
