@@ -60,6 +60,7 @@ OTHERS = {
     "rnn_lm": ["model.width=16", "model.layers=1", "text.size=60", "task.rows=2", "task.length=5", *SHORT],
     "gpt": ["model.width=16", "model.layers=1", "text.size=60", "task.rows=2", "task.length=5", *SHORT],
     "elmo": ["model.width=16", "text.size=60", *SHORT],
+    "bert": ["model.width=16", "model.layers=1", "text.size=60", "task.length=16", "task.tokens_per_batch=64", *SHORT],
     "vae": ["model.width=16", "text.size=60", *SHORT],
     "ngram": ["text.size=60"],
     "markov": ["text.size=60"],

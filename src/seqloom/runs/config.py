@@ -405,8 +405,8 @@ class RunConfig(Config):
     def _check_windows(self) -> None:
         """What a model that carries no state needs of its task."""
         task = self.task
-        if isinstance(task, MaskedLanguageModellingConfig):
-            self._check_masked(task)
+        if isinstance(task, MaskedLanguageModellingConfig) and task.next_sentence:
+            self._check_pairs()
         if not (self.model.reads_windows and isinstance(task, LanguageModellingConfig)):
             return
         kind, longest = self.model.kind, getattr(self.model, "longest", task.length)
@@ -431,17 +431,9 @@ class RunConfig(Config):
                 "leave task.truncation out"
             )
 
-    def _check_masked(self, task: MaskedLanguageModellingConfig) -> None:
-        """What hidden tokens and pairs of segments need of the model."""
-        longest = getattr(self.model, "longest", task.length)
-        if task.length > longest and "length" in task.model_fields_set:
-            raise ValueError(
-                f"task.length={task.length} is longer than model.longest={longest}, the positions of the model; make "
-                "one of them fit"
-            )
-        if task.next_sentence and not (
-            getattr(self.model, "has_pair_output", True) and getattr(self.model, "segments", 2) >= 2
-        ):
+    def _check_pairs(self) -> None:
+        """What pairs of segments need of the model."""
+        if not (getattr(self.model, "has_pair_output", True) and getattr(self.model, "segments", 2) >= 2):
             raise ValueError(
                 "task.next_sentence=true needs a model with two segments and an output for pairs; set "
                 "model.segments=2 and model.has_pair_output=true, or leave out task.next_sentence"

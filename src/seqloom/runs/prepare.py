@@ -188,6 +188,7 @@ def choose_config(
                 "text as a whole, not in steps, and is controlled by model.* only",
             )
     require_heads(config)
+    require_positions(config)
     listener(Event("sizing", {"reasons": sizing.reasons_in(config, inherited=inherited)}))
     report_warmup(config, listener=listener)
     require_memory(config, FEWEST)
@@ -317,6 +318,19 @@ def require_heads(config: RunConfig) -> None:
     """Refuse a head that the model will not have: the model is scored with it after the last step."""
     if (attention := config.model.attention_heads) is not None:
         HeadPolicy.of(config.search.heads, layers=attention[0], heads=attention[1])
+
+
+def require_positions(config: RunConfig) -> None:
+    """Refuse windows that are longer than an encoder reads.
+
+    An imported encoder may have fewer positions than the default of task.length, so only a run is checked.
+    """
+    task, longest = config.task, getattr(config.model, "longest", None)
+    if isinstance(task, MaskedLanguageModellingConfig) and longest is not None and task.length > longest:
+        raise UsageError(
+            f"task.length={task.length} is longer than model.longest={longest}, the positions of the model; make one "
+            "of them fit"
+        )
 
 
 def require_no_shortlist(config: RunConfig) -> None:
