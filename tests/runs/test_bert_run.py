@@ -123,7 +123,7 @@ def test_what_cannot_be_trained_is_refused_by_name(text: Path, tmp_path: Path) -
         return str(caught.value)
 
     vectors = write_sentence_folder(tmp_path / "vectors")
-    assert "without an output for hidden tokens (model.has_output=false)" in refusal(f"training.start_from={vectors}")
+    assert "gives a model without an output for hidden tokens, which" in refusal(f"training.start_from={vectors}")
     nameless = masked_folder(tmp_path / "nameless")
     words = (nameless / "vocab.txt").read_text()
     (nameless / "vocab.txt").write_text(words.replace("[MASK]", "[HIDE]"))

@@ -132,7 +132,8 @@ class Spans:
     @property
     def lengths(self) -> Int64[np.ndarray, " spans"]:
         """Tokens of each."""
-        return self.ends - self.begins
+        lengths: Int64[np.ndarray, " spans"] = self.ends - self.begins
+        return lengths
 
     def take(self, some: Integer[np.ndarray, " some"] | Bool[np.ndarray, " spans"] | slice) -> "Spans":
         """Some of them, in this order."""
