@@ -15,7 +15,7 @@ from seqloom.core.errors import ConfigError
 from seqloom.runs.config import RunConfig
 
 KINDS = (
-    *("transformer", "seq2seq", "rnn_lm", "gpt", "elmo", "vae", "ngram", "markov", "hmm", "word2vec"),
+    *("transformer", "seq2seq", "rnn_lm", "gpt", "elmo", "vae", "bert", "ngram", "markov", "hmm", "word2vec"),
     *("dictionary", "aligner", "channel", "phrases"),
 )
 

@@ -330,13 +330,11 @@ class RunConfig(Config):
             longest = model.get("longest", declared.model_fields["longest"].default)
             task = {"windows": "random", "length": longest, **task}
             values = {**values, "task": task}
-        if declared.task_kind == "masked_language_modelling" and isinstance(model, Mapping):
-            model = dict(model)
-            if "length" in task:
-                model.setdefault("longest", task["length"])
-            if task.get("next_sentence") is True:
-                model = {"has_pooler": True, "has_pair_output": True, **model}
-            values = {**values, "model": model}
+        if isinstance(model, Mapping) and task.get("kind", declared.task_kind) == "masked_language_modelling":
+            length, has_pairs = task.get("length"), task.get("next_sentence") is True
+            follows = {"longest": length} if type(length) is int else {}
+            follows |= {"has_pooler": True, "has_pair_output": True} if has_pairs else {}
+            values = {**values, "model": {**follows, **model}}
         if "kind" in task:
             return values
         followed: dict[str, Any] = {**values, "task": {"kind": declared.task_kind, **task}}
