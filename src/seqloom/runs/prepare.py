@@ -118,8 +118,8 @@ def choose_config(
         defaults |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
         first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     if isinstance(first.task, MaskedLanguageModellingConfig) and not getattr(first.model, "has_output", True):
-        given = first.training.start_from
-        origin = "model.has_output=false" if given is None else f"training.start_from={given}"
+        start_from = first.training.start_from
+        origin = "model.has_output=false" if start_from is None else f"training.start_from={start_from}"
         raise UsageError(
             f"{origin} gives a model without an output for hidden tokens, which "
             "task.kind=masked_language_modelling trains; start from a model that has one, such as a folder of "
