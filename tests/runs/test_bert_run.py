@@ -25,6 +25,9 @@ TINY = (
 )
 
 
+SCORES = ["hidden-token accuracy", "perplexity/hidden token", "masked-token accuracy"]
+
+
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_text(tmp_path_factory.mktemp("text") / "text.txt", count=80)
@@ -45,7 +48,7 @@ def test_a_text_becomes_an_encoder_that_every_command_takes(trained: Path, tmp_p
     checks = [event for event in read_events(trained / "events.jsonl") if event.kind == "validation"]
     assert {"loss", "perplexity", "hidden_accuracy"} <= checks[-1].values.keys()
     card = read_card(trained / "model")
-    assert [score["name"] for score in card.scores] == ["hidden-token accuracy", "perplexity/hidden token"]
+    assert [score["name"] for score in card.scores] == SCORES
     assert all("hidden:0.15|mask:0.8|random:0.1" in score["signature"] for score in card.scores)
     assert card.trained_on["hidden_tokens"] > 0
 
@@ -110,7 +113,7 @@ def test_an_imported_encoder_is_trained_further_with_its_own_mask(tmp_path: Path
     tokenizer = loaded.tokenizers.target
     assert tokenizer.piece(mask_symbol(tokenizer)) == "[MASK]"
     assert loaded.config.task.model_dump()["length"] == 20  # as many as it has positions
-    assert [score.name for score in found.scores] == ["hidden-token accuracy", "perplexity/hidden token"]
+    assert [score.name for score in found.scores] == SCORES
     before, after = weights_of(load(folder).model), weights_of(loaded.model)
     assert not torch.equal(before["layers.0.self.qkv.weight"], after["layers.0.self.qkv.weight"])
 

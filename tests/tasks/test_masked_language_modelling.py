@@ -225,18 +225,20 @@ def test_validation_hides_the_same_tokens_for_every_seed(text: Stream) -> None:
     assert figures["loss"] == pytest.approx(one.dev_loss(model), rel=1e-12)
     assert figures["perplexity"] == pytest.approx(math.exp(figures["loss"]), rel=1e-9)
     total, right, count = 0.0, 0, 0
-    covered = 0
+    covered, of_masked = 0, []
     for batch in one.dev_batches(one.dev_spans):
         for read, hidden in samples(batch).values():
             states = model.read(torch.tensor([read]), torch.tensor([len(read)]))
             log_probs = F.log_softmax(model.output(model.masked_features(states)), -1).detach()
             total -= sum(float(log_probs[at, label]) for at, label in hidden.items())
             right += sum(int(log_probs[at].argmax()) == label for at, label in hidden.items())
+            of_masked += [int(log_probs[at].argmax()) == label for at, label in hidden.items() if read[at] == MASK]
             count += len(hidden)
             covered += len(read) - 2
     assert covered == text.tokens
     assert figures["loss"] == pytest.approx(total / count, rel=1e-5)
     assert figures["hidden_accuracy"] == pytest.approx(right / count)
+    assert figures["masked_accuracy"] == pytest.approx(np.mean(of_masked))
     assert task_of(text, dev_tokens=50).validate(model)["loss"] != pytest.approx(figures["loss"], rel=1e-4)
     # Fresh weights are about as good as a uniform guess.
     assert figures["loss"] == pytest.approx(math.log(SYMBOLS), abs=0.7)

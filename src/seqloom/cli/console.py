@@ -271,6 +271,7 @@ SCORES = {
     "loss": "dev loss",
     "perplexity": "perplexity",
     "hidden_accuracy": "hidden-token accuracy",
+    "masked_accuracy": "masked-token accuracy",
     "pair_accuracy": "pair accuracy",
     "kl": "KL in nats",
     "active_units": "active units",

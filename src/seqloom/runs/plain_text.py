@@ -264,6 +264,9 @@ class TextData:
                 CorpusScore("hidden-token accuracy", 100 * hidden.accuracy, f"%|{task.signature(hidden.count)}"),
                 CorpusScore("perplexity/hidden token", hidden.perplexity, task.signature(hidden.count)),
             )
+            if hidden.masked:
+                value, signature = 100 * hidden.masked_found / hidden.masked, f"%|{task.signature(hidden.masked)}"
+                scores = (*scores, CorpusScore("masked-token accuracy", value, signature))
             listener(Event("scores", {"data": "dev", "lines": lines, "scores": [asdict(each) for each in scores]}))
             return DevResult(scores, lines)
 

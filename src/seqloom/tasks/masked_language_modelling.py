@@ -32,6 +32,7 @@ from seqloom.data.plain_text import Stream
 from seqloom.data.windows import RandomWindows
 from seqloom.metrics.perplexity import perplexity
 from seqloom.nn.outputs import Output
+from seqloom.nn.packing import pack, packing_of
 from seqloom.tasks.settings import MaskedLanguageModellingConfig
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training.task import Loss
@@ -242,19 +243,25 @@ class MaskedLanguageModellingTask:
         """What the model finds of hidden tokens in held-out text, the same ones in every call."""
         reader = cast("MaskedModel", model)
         cross_entropy, found, count, judged, pairs = 0.0, 0, 0, 0, 0
+        masked_found = masked = 0
         for batch in self.dev_batches(self.dev_spans if spans is None else spans):
             states = reader.read(batch.ids, batch.lengths, batch.segments)  # [tokens, width]
             features = reader.masked_features(states.index_select(0, batch.places))  # [hidden, width]
+            tokens = pack(batch.ids, packing_of(batch.lengths, batch.ids.shape[1]))  # [tokens]
+            is_masked = tokens.index_select(0, batch.places) == self.masking.mask  # [hidden]
+            masked += int(is_masked.sum())
             for some in range(0, batch.count, MAX_SCORED_TOKENS):
                 labels = batch.labels[some : some + MAX_SCORED_TOKENS]
                 scores = reader.output.log_probs(features[some : some + MAX_SCORED_TOKENS])  # [some, symbols]
                 cross_entropy -= float(scores.gather(1, labels[:, None]).double().sum())
-                found += int((scores.argmax(1) == labels).sum())
+                is_found = scores.argmax(1) == labels  # [some]
+                found += int(is_found.sum())
+                masked_found += int((is_found & is_masked[some : some + MAX_SCORED_TOKENS]).sum())
             count += batch.count
             if batch.is_unrelated is not None:
                 judged += int((reader.pair_scores(states, batch.lengths).argmax(1) == batch.is_unrelated).sum())
                 pairs += len(batch.lengths)
-        return HiddenTokenFigures(cross_entropy, found, count, judged, pairs)
+        return HiddenTokenFigures(cross_entropy, found, count, masked_found, masked, judged, pairs)
 
     def dev_batches(self, spans: Spans) -> Iterator[MaskedBatch]:
         """Spans of the held-out text in their order, with what is hidden in them."""
@@ -345,6 +352,9 @@ class HiddenTokenFigures:
     """Tokens that the model finds likeliest of all."""
     count: int
     """Hidden tokens."""
+    masked_found: int = 0
+    """Those found among the tokens that are read as the mask symbol. Others can be found by copying what is read."""
+    masked: int = 0
     judged: int = 0
     """Pairs of segments that are judged rightly."""
     pairs: int = 0
@@ -362,8 +372,9 @@ class HiddenTokenFigures:
     def figures(self) -> dict[str, float]:
         """By name, for a validation."""
         pairs = {"pair_accuracy": self.judged / self.pairs} if self.pairs else {}
+        masked = {"masked_accuracy": self.masked_found / self.masked} if self.masked else {}
         loss = self.cross_entropy / self.count
-        return {"loss": loss, "perplexity": self.perplexity, "hidden_accuracy": self.accuracy, **pairs}
+        return {"loss": loss, "perplexity": self.perplexity, "hidden_accuracy": self.accuracy, **masked, **pairs}
 
 
 class SegmentPairs:
