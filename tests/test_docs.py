@@ -60,7 +60,7 @@ OTHERS = {
     "rnn_lm": ["model.width=16", "model.layers=1", "text.size=60", "task.rows=2", "task.length=5", *SHORT],
     "gpt": ["model.width=16", "model.layers=1", "text.size=60", "task.rows=2", "task.length=5", *SHORT],
     "elmo": ["model.width=16", "text.size=60", *SHORT],
-    "bert": ["model.width=16", "model.layers=1", "text.size=60", "task.length=16", "task.tokens_per_batch=64", *SHORT],
+    "bert": ["model.width=16", "model.heads=2", "text.size=60", "evaluation.resamples=40", *SHORT],
     "vae": ["model.width=16", "text.size=60", *SHORT],
     "ngram": ["text.size=60"],
     "markov": ["text.size=60"],
@@ -137,6 +137,9 @@ def _write_corpus(folder: Path) -> None:
         archive.writestr("word/document.xml", f'<w:document xmlns:w="{space}"><w:body>{body}</w:body></w:document>')
     for name, lines in (("text", None), ("train", None), ("dev", 8), ("test", 8)):
         (folder / f"{name}.txt").write_text("".join(english.splitlines(keepends=True)[:lines]), encoding="utf-8")
+    tones = {"pos": ("delightful", "fine"), "neg": ("dull", "poor")}
+    reviews = [f"a {word} film {n}\t{tone}\n" for n in range(9) for tone, words in tones.items() for word in words]
+    (folder / "reviews.tsv").write_text("".join(reviews), encoding="utf-8")
     captions = folder / "data" / "multi30k"
     captions.mkdir(parents=True)
     for language, text in (("de", german), ("en", english)):

@@ -15,6 +15,10 @@ aligner.align(["Guten Morgen."], ["Good morning."])
 from seqloom import Encoder
 encoder = Encoder.load("all-MiniLM-L6-v2")
 encoder.encode(["The old man reads."])
+
+from seqloom import Classifier
+classifier = Classifier.load("reviews/model")
+classifier.classify(["A delightful film."])[0].label
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,6 +28,7 @@ from seqloom.version import __version__
 
 if TYPE_CHECKING:
     from seqloom.apps.aligner import Aligner
+    from seqloom.apps.classifier import Classifier
     from seqloom.apps.encoder import Encoder
     from seqloom.apps.language_model import LanguageModel
     from seqloom.apps.translator import Translator
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aligner",
+    "Classifier",
     "Encoder",
     "LanguageModel",
     "SearchConfig",
@@ -58,6 +64,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.apps.aligner import Aligner
 
         return Aligner
+    if name == "Classifier":
+        from seqloom.apps.classifier import Classifier
+
+        return Classifier
     if name == "load":
         from seqloom.runs.loading import load_any
 

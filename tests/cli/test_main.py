@@ -16,6 +16,7 @@ from cli.calling import call
 from seqloom.cli import (
     align,
     average,
+    classify,
     config,
     demo,
     evaluate,
@@ -31,7 +32,7 @@ from seqloom.cli import (
 from seqloom.core.errors import DataError, ModelError, Problem, Stopped, UsageError
 from seqloom.version import __version__
 
-MODULES = (align, average, config, demo, evaluate, generate, info, lab, perplexity, score, train, translate)
+MODULES = (align, average, classify, config, demo, evaluate, generate, info, lab, perplexity, score, train, translate)
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
 HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.runs.train")
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom import Encoder
+from seqloom import Classifier, Encoder, train
 from seqloom.core.errors import ModelError
 from seqloom.interop.published import write_published
 from seqloom.models.bert import Bert, BertConfig, DenseConfig, Pooling, SentenceConfig
@@ -314,6 +314,26 @@ def test_a_folder_of_sentence_transformers_gives_the_same_vectors(tmp_path: Path
         first, second = (WeightFiles.open(folder / part) for folder in (tmp_path / "folder", back))
         assert set(first.names) == set(second.names)
         assert all(torch.equal(first.tensor(name), second.tensor(name)) for name in first.names)
+
+
+@pytest.mark.parity
+def test_a_published_folder_is_the_start_of_a_classifier(tmp_path: Path) -> None:
+    sentence_folder(tmp_path / "folder", is_old=False)
+    table = tmp_path / "train.tsv"
+    table.write_text("".join(f"{TEXTS[0]} {'AB'[n % 2]} {n}\t{'ab'[n % 2]}\n" for n in range(20)), encoding="utf-8")
+    start = f"training.start_from={tmp_path / 'folder'}"
+    words = ["task.kind=classification", start, "training.steps=1", "training.learning_rate=1e-12"]
+    trained = train(None, words, out=tmp_path / "run", train=[str(table)])
+    assert trained is not None
+    classifier, encoder = Classifier.load(trained.model), Encoder.load(tmp_path / "folder")
+    after, before = (live_weights(each.loaded.model) for each in (classifier, encoder))
+    assert set(after) - set(before) == {"classifier.weight", "classifier.bias"}
+    assert set(before) - set(after) == {"sentence.dense.0.weight", "sentence.dense.0.bias"}
+    for name in set(after) & set(before):
+        torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-9)
+    assert (classifier.config.text.kind, classifier.longest, classifier.labels) == ("published", 16, ("a", "b"))
+    assert classifier.classify(["ABC"])[0].probabilities == classifier.classify(["abc"])[0].probabilities
+    assert not (trained.model / "pretrained").exists()  # an export would have no head
 
 
 @pytest.mark.parity

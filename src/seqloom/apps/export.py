@@ -33,7 +33,7 @@ from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
 from seqloom.interop.published import is_imported, write_published
 from seqloom.nn.fast.int8 import MIN_WEIGHTS, keep_scales, kept_scales, row_scales
-from seqloom.runs.loading import LoadedModel, check_archived, find_model, load, require_translator
+from seqloom.runs.loading import LoadedModel, check_archived, find_model, in_words, load, require_translator
 from seqloom.runs.model_dir import (
     INT8_FORMAT,
     PUBLISHED,
@@ -178,7 +178,10 @@ def export(
     if to == "huggingface" and is_imported(folder := find_model(model)):
         return export_published(folder, out or beside(model, f"{name}-huggingface"))
     # Libraries that are missing are reported before the weights are read.
-    text = resolved(model, []).text
+    config = resolved(model, [])
+    text = config.text
+    if config.purpose == "classifier":
+        raise UsageError(f"{model} cannot be exported: {in_words(config)}, or pack it with seqloom pack")
     if to == "onnx":
         require_onnx()
     elif to == "ctranslate2" or (

@@ -167,12 +167,14 @@ class PlainLines:
         self._tenths: dict[str, int] = {}
         """Tenths done of each activity; training steps have the empty name."""
         self._steps: int | None = None
+        self._unit = "tokens"
         self._reported = ""
         """The activity whose progress was printed, until its end is printed too."""
 
     def __call__(self, event: Event) -> None:
         if event.kind == "model":
             self._steps = event.values.get("steps")  # type: ignore[assignment]
+            self._unit = str(event.values.get("unit", "tokens"))
             self._tenths = {}
         if event.kind in ("step", "progress"):
             self._progress(event)
@@ -193,7 +195,10 @@ class PlainLines:
         # Steps are also printed by tenths; other work needs no line if it takes less than ten seconds.
         by_tenths = is_step or event.values.get("by_tenths", False)
         if self._shows_progress and done and (is_due or (by_tenths and tenth > self._tenths.get(activity, 0))):
-            self._print(f"{step_title(event, everything)}: {step_note(event)}" if is_step else progress_text(event))
+            note = (
+                f"{step_title(event, everything)}: {step_note(event, self._unit)}" if is_step else progress_text(event)
+            )
+            self._print(note)
             self._reported = "" if done == everything else activity
         if by_tenths:
             self._tenths[activity] = tenth
@@ -224,6 +229,7 @@ class Bars:
         self._since, self._before = 0.0, 0
         """When the bar appeared, and what was done by then."""
         self._steps: int | None = None
+        self._unit = "tokens"
 
     def __call__(self, event: Event) -> None:
         match event.kind:
@@ -240,10 +246,11 @@ class Bars:
                 note = f"{done:,} of {everything:,}{left}" if everything else f"{done:,} lines"
                 self._show(what, description=what, total=everything, completed=done, note=note)
             case "step":
-                title, note = step_title(event, self._steps), step_note(event)
+                title, note = step_title(event, self._steps), step_note(event, self._unit)
                 self._show("steps", description=title, total=self._steps, completed=event["step"], note=note)
             case "model":
                 self._steps = event.values.get("steps")  # type: ignore[assignment]
+                self._unit = str(event.values.get("unit", "tokens"))
                 self._show("steps", description="first steps", total=self._steps, completed=0, note="")
         if event.kind != "phase":
             for line in sentences(event):
@@ -279,6 +286,8 @@ SCORES = {
     "chrf": "chrF",
     "exact_match": "exact match",
     "round_trip": "round-trip chrF",
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
 }
 """How the values of a validation are written."""
 
@@ -332,9 +341,9 @@ def step_title(event: Event, steps: int | None) -> str:
     return f"step {event['step']:,} of {steps:,}" if steps else f"step {event['step']:,}"
 
 
-def step_note(event: Event) -> str:
-    """Loss, speed and remaining time."""
-    speed = f"{event['tokens_per_second']:,.0f} tokens/s"
+def step_note(event: Event, unit: str = "tokens") -> str:
+    """Loss, speed and remaining time; `unit` is what the loss counts."""
+    speed = f"{event['tokens_per_second']:,.0f} {unit}/s"
     return f"loss {_number(event['loss'])}, {speed}, {duration(event['eta'])} left"
 
 

@@ -150,6 +150,7 @@ def _describe(
         ("Kind", f"{kind}, {card.parameters:,} parameters, {languages}"),
         *(("Sizes", row) for row in _settings(sizes)),
         *_frame(frame),
+        *_classes(config),
         *arrays,
         ("Text", pieces),
         *(("Text", row) for row in _settings(config.text.model_dump(mode="json"))),
@@ -178,6 +179,17 @@ def _frame(frame: dict[str, Any]) -> list[tuple[str, str]]:
     return [("Choices", row) for row in textwrap.wrap(choices, SETTINGS_WIDTH)]
 
 
+def _classes(config: "RunConfig") -> list[tuple[str, str]]:
+    """The labels of a classifier."""
+    from seqloom.tasks.settings import ClassificationConfig
+
+    if not isinstance(config.task, ClassificationConfig):
+        return []
+    reads = "pairs of texts" if config.task.is_paired else "texts"
+    labels = f"{len(config.task.labels)}, of {reads}: {', '.join(config.task.labels)}"
+    return [("Classes", row) for row in textwrap.wrap(labels, SETTINGS_WIDTH)]
+
+
 def _settings(values: dict[str, Any]) -> list[str]:
     """Names and values, as many on a line as fit."""
     from seqloom.runs.prepare import flat_settings
@@ -199,7 +211,12 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
     if "steps" not in trained_on and "seconds" in trained_on:
         rows.append(f"fitted in {duration(float(trained_on['seconds']))}")
     if "steps" in trained_on:
-        units = {"target_tokens": "target tokens", "hidden_tokens": "hidden tokens", "tokens_read": "tokens"}
+        units = {
+            "target_tokens": "target tokens",
+            "hidden_tokens": "hidden tokens",
+            "texts_read": "texts",
+            "tokens_read": "tokens",
+        }
         name = next((name for name in units if name in trained_on), "tokens_read")
         tokens, unit = trained_on.get(name, 0), units[name]
         loss = trained_on.get("best_dev_loss")

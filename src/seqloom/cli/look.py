@@ -340,13 +340,15 @@ def gradients(
     """
     from seqloom.data.plain_text import read_one_language
     from seqloom.look.gradients import dev_pairs, look_at_gradients, text_lines, text_pairs
-    from seqloom.runs.loading import find_model, load, require_trained
+    from seqloom.runs.loading import find_model, in_words, load, require_trained
     from seqloom.runs.model_dir import read_settings
 
     require_picture(out)
     folder = find_model(model)
     config = read_settings(folder)
     require_trained(folder, config, what="it has no gradients")
+    if config.purpose not in ("translator", "language model"):
+        raise UsageError(f"gradients through time cannot be drawn of {folder}: {in_words(config)}")
     given, is_translator = pair or [], config.purpose == "translator"
     if not is_translator:
         if reference is not None or len(given) > 1:

@@ -13,6 +13,7 @@ import typer
 from seqloom.cli import (
     align,
     average,
+    classify,
     compare,
     config,
     demo,
@@ -61,6 +62,7 @@ app.command(epilog=serve.EXAMPLES, rich_help_panel=USE)(serve.serve)
 app.add_typer(serve.app, name="keys", rich_help_panel=USE)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
+app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
 app.command(epilog=shortlist.EXAMPLES, rich_help_panel=USE)(shortlist.shortlist)
 app.command(name="import", epilog=import_model.EXAMPLES, rich_help_panel=USE)(import_model.import_model)

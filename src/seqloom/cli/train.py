@@ -30,6 +30,8 @@ EXAMPLES = examples(
     "seqloom train --train corpora --dev dev.de,dev.en --out run data.source=de data.target=en",
     "seqloom train model.kind=rnn_lm --train text.txt --out language-model",
     "seqloom train model.kind=ngram --train text.txt --dev dev.txt --out ngram model.order=5",
+    "seqloom train model.kind=bert task.kind=classification --train reviews.tsv --out run",
+    "seqloom train task.kind=classification training.start_from=bert-base-cased --train reviews.tsv --out run",
     "seqloom train run.yaml seed=3 --out run-3",
     "seqloom train --resume run training.steps=40000",
 )
@@ -47,8 +49,9 @@ TrainFiles = Annotated[
         metavar="FILE",
         rich_help_panel=FILES,
         help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
-        "models, encoders and word vectors, any number of texts. Or a folder: its pairs of files (news.de and news.en, "
-        "with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
+        "models, encoders and word vectors, any number of texts; for classifiers, files with a label and a text in "
+        "each line (.tsv, .jsonl, __label__X text, X text). Or a folder: its pairs of files (news.de and news.en, with "
+        "data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -113,10 +116,11 @@ def train(
     on_bad_utf8: OnBadUtf8 = None,
     json: JsonEvents = False,
 ) -> None:
-    """Train a model on your own text: a translator, a language model, an encoder or word vectors.
+    """Train a model on your own text: a translator, a language model, an encoder, a classifier or word vectors.
 
     [bold]model.kind[/bold] selects the model: transformer (the default), seq2seq and dictionary translate; rnn_lm, gpt,
-    elmo, ngram, markov and hmm are language models; bert is an encoder; word2vec learns word vectors.
+    elmo, ngram, markov and hmm are language models; bert is an encoder, and with task.kind=classification a classifier;
+    word2vec learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 
@@ -195,6 +199,7 @@ def _describe(trained: "Trained") -> list[str]:
         "word vectors": [f"seqloom vectors nearest {model} WORD"],
         "encoder": [f"seqloom serve {model}"],
         "aligner": [f"seqloom align --model {model} --text SOURCE,TARGET"],
+        "classifier": [f"seqloom classify {model} FILE"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:
         longer = f"seqloom train --resume {trained.run} training.steps={2 * outcome.step}"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors", "encoder", "aligner"]
+Purpose = Literal["translator", "language model", "word vectors", "encoder", "classifier", "aligner"]
 
 TaskKind = Literal[
     "translation",
@@ -19,6 +19,7 @@ TaskKind = Literal[
     "bidirectional_language_modelling",
     "variational_language_modelling",
     "masked_language_modelling",
+    "classification",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
@@ -87,6 +88,27 @@ class TextFacts:
 
 
 @dataclass(frozen=True)
+class LabelledFacts:
+    """What the sizes of a classifier are chosen from."""
+
+    text: TextFacts
+    """All texts; `lines` counts examples."""
+    classes: int
+    longest: int
+    """Characters of the longest example, of both texts of a pair."""
+
+
+@dataclass(frozen=True)
+class ClassifierInput:
+    """How a model that classifies reads a text."""
+
+    longest: int | None = None
+    """Symbols of the longest text or pair, BEGIN and END counted; None if the model does not limit them."""
+    lowercase: bool = False
+    """Whether capital letters become small ones before a text is split into pieces."""
+
+
+@dataclass(frozen=True)
 class Reason:
     """Why some settings were chosen."""
 
@@ -130,6 +152,11 @@ class ModelSettings(Config):
     search_defaults: ClassVar[Mapping[str, Any]] = {}
     """Search settings that suit the model, where they differ from the defaults."""
 
+    trunk: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of the names of weights that serve every task: a model for another task can start from them."""
+    head: ClassVar[tuple[str, ...]] = ()
+    """The same for weights that belong to the labels of a task."""
+
     @classmethod
     def can_learn(cls, task: str) -> bool:
         """Whether the model can be trained for a task of this kind."""
@@ -160,6 +187,16 @@ class ModelSettings(Config):
         """Whether the output scores all symbols with one table, as sampled objectives and smoothing need."""
         return True
 
+    @property
+    def classifier_input(self) -> ClassifierInput:
+        """How a text is read to classify it."""
+        return ClassifierInput()
+
+    @property
+    def max_fine_tuning_rate(self) -> float:
+        """The highest learning rate at which trained weights are adapted to a new task."""
+        return math.inf
+
     def check_files(self) -> None:
         """Refuse files that the settings name and that cannot be used: a run calls this before anything slow."""
 
@@ -174,3 +211,11 @@ class ModelSettings(Config):
     def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
         """Sizes of a model of plain text for this much text; `self` holds the settings that were given."""
         return ModelSizes()
+
+    def sizes_for_labels(self, facts: LabelledFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a classifier for this much labelled text; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
+        """Settings that make a classifier of the model: a head for so many classes, and no other heads."""
+        return {}

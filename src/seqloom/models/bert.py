@@ -13,12 +13,16 @@ positions whose first rows are not used. A sentence has one vector (Reimers & Gu
     sentence    v = pool(x_0 … x_{n+1})                                  mean, first, last, or largest of each column
                 v ← φ(W v + b)                                           any number of times
                 v ← v / ‖v‖                                              if the settings say so
+
+and so have the classes of a text, or of a pair BEGIN a END b END:
+
+    classes     W u + b                                                  u: the pooler's tanh(W x_0), or else pool(x)
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +31,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.core.config import Config
-from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
+from seqloom.core.declaration import (
+    ClassifierInput,
+    LabelledFacts,
+    ModelSettings,
+    ModelSizes,
+    Pieces,
+    Purpose,
+    Reason,
+    TaskKind,
+    TextFacts,
+)
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.models.elmo import frame
 from seqloom.models.transformer import EncoderLayer
@@ -53,6 +67,12 @@ SIZES = (
 
 WINDOWS: dict[Pieces, int] = {"char": 128, "word": 64, "bpe": 128, "unigram": 128, "published": 128}
 """Positions of a model that is trained here: a window of text."""
+
+CLASSIFIER_SIZES = ((20_000, 128, 1, 4), (200_000, 128, 2, 4), (10**18, 256, 4, 4))
+"""A classifier without a trained trunk, up to so many examples: width, layers and heads."""
+
+CHARACTERS_PER_SYMBOL = 2
+"""Characters of a word or subword, at least on average: so many positions hold the longest text."""
 
 Pooling = Literal["mean", "cls", "last", "max"]
 
@@ -101,7 +121,10 @@ class BertConfig(ModelSettings):
 
     purpose: ClassVar[Purpose] = "encoder"
     task_kind: ClassVar[TaskKind] = "masked_language_modelling"
+    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("classification",)
     is_rounded_by_int8: ClassVar[bool] = True
+    trunk: ClassVar[tuple[str, ...]] = ("embedding.", "positions", "segments", "norm.", "layers.")
+    head: ClassVar[tuple[str, ...]] = ("classifier.",)
 
     kind: Literal["bert"] = "bert"
     """Names this model in a config file."""
@@ -134,6 +157,8 @@ class BertConfig(ModelSettings):
     (task.next_sentence)."""
     tying: Literal["output", "none"] = "output"
     """Whether words and output share one table."""
+    classes: int = Field(0, ge=0, le=100_000)
+    """Classes of texts that it tells apart, with task.kind=classification: as many as the data has; 0 for no head."""
     sentence: SentenceConfig = SentenceConfig()
     """How a text becomes one vector."""
 
@@ -170,6 +195,32 @@ class BertConfig(ModelSettings):
             "longest": longest,
         }
         return ModelSizes(settings, reasons, max_learning_rate=1e-3, window=longest, warmup=500)
+
+    @property
+    def classifier_input(self) -> ClassifierInput:
+        return ClassifierInput(min(self.longest, self.sentence.longest or self.longest), self.sentence.lowercase)
+
+    @property
+    def max_fine_tuning_rate(self) -> float:
+        return 0.0256 / self.width  # 3e-5 for a width of 768, as published for BERT, and 2e-4 for 128
+
+    def sizes_for_labels(self, facts: LabelledFacts, pieces: Pieces) -> ModelSizes:
+        _, width, layers, heads = next(row for row in CLASSIFIER_SIZES if facts.text.lines <= row[0])
+        symbols = facts.longest // (1 if pieces == "char" else CHARACTERS_PER_SYMBOL) + FRAME + 1
+        longest = next(size for size in (32, 64, 128, 256, 512) if size >= min(symbols, 512))
+        sizes = {"width": width, "layers": layers, "heads": heads, "feed_forward": 4 * width}
+        settings = {**sizes, "longest": longest, "segments": 2}
+        depth = f"{layers} layer{'s' if layers > 1 else ''} of width {width}"
+        why = f"{depth}: without a trained trunk (training.start_from), a larger model learns these texts by heart"
+        reasons = (
+            Reason(("model.kind", "model.width", "model.layers", "model.heads", "model.feed_forward"), why),
+            Reason(("model.longest",), f"{longest} positions, of which longer texts fill all"),
+        )
+        return ModelSizes(settings, reasons, max_learning_rate=1e-3)
+
+    def classifier_settings(self, classes: int) -> Mapping[str, Any]:
+        sentence = self.sentence.model_copy(update={"dense": (), "normalise": False})
+        return {"classes": classes, "has_output": False, "sentence": sentence.model_dump(mode="json")}
 
     def build(self, symbols: Symbols, *, seed: int) -> "Bert":
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""
@@ -209,6 +260,7 @@ class Bert(nn.Module):
         self.pooler = linear(width, width) if config.has_pooler else None
         self.pairs = linear(width, 2) if config.has_pair_output else None
         self.sentence = SentenceHead(config.sentence, width)
+        self.classifier = linear(width, config.classes) if config.classes else None
 
     def forward(self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> Float[Tensor, "tokens width"]:
         """Vectors of all tokens, text after text, n + 2 of each; texts come without BEGIN and END."""
@@ -277,6 +329,27 @@ class Bert(nn.Module):
         """One vector for each text; texts come without BEGIN and END."""
         vectors: Tensor = self.sentence(self(ids, lengths), lengths + FRAME)
         return vectors
+
+    def class_scores(
+        self,
+        ids: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """A score for each class, before the softmax; texts contain BEGIN and END, as in `read`.
+
+        Segments are not read by a model that has one row for them or none.
+        """
+        if self.classifier is None:
+            raise ModelError("this model has no classes (model.classes is 0)")
+        tells_segments = self.segments is not None and len(self.segments) > 1
+        states = self.read(ids, lengths, segments if tells_segments else None)  # [tokens, width]
+        if self.pooler is not None:
+            vectors = self.pooled(states, lengths)  # [batch, width]
+        else:
+            vectors = pool(states, lengths, self.sentence.config.pooling)
+        scores: Tensor = self.classifier(self.dropout(vectors))
+        return scores
 
     @property
     def sentence_width(self) -> int:

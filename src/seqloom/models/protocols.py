@@ -86,6 +86,22 @@ class SentenceModel(Protocol):
         ...
 
 
+class ClassificationModel(Protocol):
+    """What a model must offer to be trained and used as a classifier."""
+
+    def class_scores(
+        self,
+        ids: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """A score for each class, before the softmax; texts contain BEGIN and END.
+
+        A pair is BEGIN a END b END, and `segments` are 1 for b and its END, 0 elsewhere.
+        """
+        ...
+
+
 @runtime_checkable
 class HasLatentVariable(Protocol):
     """A language model that writes each text from a point of a latent space."""

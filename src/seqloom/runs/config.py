@@ -36,6 +36,7 @@ from seqloom.smt.pairs import EncodedPairs
 from seqloom.smt.phrases import PhrasesConfig
 from seqloom.tasks.settings import (
     BidirectionalConfig,
+    ClassificationConfig,
     FittingConfig,
     FullConfig,
     LanguageModellingConfig,
@@ -142,6 +143,7 @@ AnyTask = (
     | BidirectionalConfig
     | VariationalConfig
     | MaskedLanguageModellingConfig
+    | ClassificationConfig
     | FittingConfig
 )
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
@@ -222,13 +224,13 @@ class DataConfig(Config):
     train: tuple[str, ...] = ()
     """Training files. Translation: source and target (several pairs one after another), or files that hold both: TSV,
     JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the language of
-    `data.target` is read. Plain, .gz, .xz or .zst; a name may have * in it, or be that of a
-    folder."""
+    `data.target` is read. Classification: labelled texts, as TSV, JSONL, `__label__X text` or `X text`. Plain, .gz, .xz
+    or .zst; a name may have * in it, or be that of a folder."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
-    """Pairs drawn from the training files, or lines at the end of a text, that are held out for validation if there are
-    no dev files; at most a tenth of them."""
+    """Pairs or labelled texts drawn from the training files, or lines at the end of a text, that are held out for
+    validation if there are no dev files; at most a tenth of them."""
     source: str | None = None
     """Source language, as a code such as de; by default the ending of the file name."""
     target: str | None = None
@@ -238,6 +240,9 @@ class DataConfig(Config):
     on_bad_utf8: OnBad = "error"
     """How invalid bytes in that encoding are handled: error, replace (U+FFFD for each) or skip (the line is
     read as empty, so that its pair is dropped); `--on-bad-utf8` sets it too."""
+    label_column: int | None = Field(None, ge=1, le=3)
+    """Classification: the column of the label in a table, counted from 1; by default the one with few different
+    values."""
     unit: Literal["line", "paragraph"] = "line"
     """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. For
     pairs, it is always the line."""
@@ -323,10 +328,15 @@ class RunConfig(Config):
         model, task = values.get("model"), values.get("task", {})
         if not isinstance(task, Mapping):
             return values
+        learned = TASKS.get(task["kind"]) if isinstance(task.get("kind"), str) else None
+        if learned is not None and learned.model_kind and isinstance(model, Mapping | None):
+            model = {"kind": learned.model_kind, **(model or {})}
+            values = {**values, "model": model}
         kind = model.get("kind") if isinstance(model, Mapping) else None
         # An unknown kind is reported when the model's section is read.
         declared = MODELS.get(kind, ModelSettings) if isinstance(kind, str) else ModelSettings
-        if declared.reads_windows and isinstance(model, Mapping):
+        is_own_task = task.get("kind", declared.task_kind) == declared.task_kind
+        if declared.reads_windows and is_own_task and isinstance(model, Mapping):
             longest = model.get("longest", declared.model_fields["longest"].default)
             task = {"windows": "random", "length": longest, **task}
             values = {**values, "task": task}
@@ -351,8 +361,9 @@ class RunConfig(Config):
 
     @property
     def purpose(self) -> Purpose:
-        """What the model is for; that of a model from outside follows from its task."""
-        return self.model.purpose or ("translator" if isinstance(self.task, TranslationConfig) else "language model")
+        """What the model is for, as its task or the model declares; for others it follows from the task."""
+        declared = self.task.purpose or self.model.purpose
+        return declared or ("translator" if isinstance(self.task, TranslationConfig) else "language model")
 
     @property
     def reads_pairs(self) -> bool:
@@ -370,6 +381,19 @@ class RunConfig(Config):
             raise ValueError(
                 f"task.kind is {self.task.kind}, but a model of kind {self.model.kind} is made for {wanted}; leave "
                 f"task.kind out, or choose another model: model.kind={' or '.join(kinds)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _classes_fit(self) -> "RunConfig":
+        if not isinstance(self.task, ClassificationConfig) or not self.task.labels:
+            return self  # labels are found in the data
+        labels, classes = self.task.labels, getattr(self.model, "classes", None)
+        if classes and classes != len(labels):
+            shown = ", ".join(map(repr, labels[:5])) + (", …" if len(labels) > 5 else "")
+            raise ValueError(
+                f"model.classes={classes}, but task.labels has {len(labels)} ({shown}); leave out model.classes, which "
+                "follows from the labels"
             )
         return self
 

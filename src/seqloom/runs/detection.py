@@ -15,6 +15,7 @@ from seqloom.core.symbols import END
 from seqloom.data.corpus import open_corpus
 from seqloom.data.plain_text import Stream, TextCorpus
 from seqloom.data.store import Store
+from seqloom.runs.labelled import LabelledData
 from seqloom.runs.model_dir import Card, parse_card, read_part, read_settings, stored_tables
 from seqloom.runs.plain_text import TextData
 from seqloom.runs.translation import PairData
@@ -31,10 +32,14 @@ MAX_LINES, MAX_LINE_CHARACTERS = 10_000, 300
 """The sample of a text file: so many lines, evenly spread, and how much of each."""
 
 
-def learn_tables(data: PairData | TextData | TwoTextData, languages: Languages) -> dict[str, LanguageTable]:
+def learn_tables(
+    data: PairData | TextData | TwoTextData | LabelledData, languages: Languages
+) -> dict[str, LanguageTable]:
     """Tables of the named languages, from a sample of the encoded training text; a language model has a target only."""
     if isinstance(data, TwoTextData):
         return _tables([_decoded(text.train.targets.ids, data.tokenizers.target) for text in data.texts], languages)
+    if isinstance(data, LabelledData):
+        return _tables([_decoded(data.train.ids, data.tokenizers.target)], languages)
     return _tables(_encoded_sides(data.train, data.tokenizers), languages)
 
 

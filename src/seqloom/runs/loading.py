@@ -27,6 +27,7 @@ from seqloom.runs.model_dir import (
     CARD,
     PUBLISHED,
     Card,
+    counted_name,
     listed_files,
     parse_card,
     read_calibration,
@@ -39,7 +40,6 @@ from seqloom.runs.model_dir import (
     write_model,
 )
 from seqloom.search.settings import SearchConfig
-from seqloom.tasks.settings import MaskedLanguageModellingConfig
 from seqloom.text.tokenizer import Tokenizers
 from seqloom.training.checkpoint import (
     NewerFormatError,
@@ -337,7 +337,7 @@ def _model_at(run: Path, step: int) -> Path:
         is_best = best.step == progress.step
         reached = {
             "steps": progress.step,
-            counted_tokens(config): progress.tokens,
+            counted_name(config): progress.tokens,
             "seconds": round(progress.seconds, 1),
             "best_dev_loss": best.loss,
             "weights": "the best checkpoint" if is_best else "a checkpoint",
@@ -354,13 +354,6 @@ def _model_at(run: Path, step: int) -> Path:
         write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
 
     return temporary_folder(run, version=version, make=make)
-
-
-def counted_tokens(config: RunConfig) -> str:
-    """What the card calls the tokens that a model was trained on, as its task counts them."""
-    if isinstance(config.task, MaskedLanguageModellingConfig):
-        return "hidden_tokens"
-    return "target_tokens" if config.purpose == "translator" else "tokens_read"
 
 
 def _is_run(folder: Path) -> bool:
@@ -527,6 +520,7 @@ def in_words(config: RunConfig) -> str:
         "language model": "seqloom perplexity and seqloom generate",
         "word vectors": "seqloom vectors",
         "encoder": "seqloom serve, or seqloom.Encoder from Python",
+        "classifier": "seqloom classify",
         "aligner": "seqloom align --model",
     }
     purpose = config.purpose

@@ -71,7 +71,16 @@ PUBLISHED = "pretrained"
 
 AGAIN = "copy the model directory again from where it was made"
 
-_COUNTED = ("pairs", "lines", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "seconds", "dev_loss")
+_COUNTED = (
+    *("pairs", "lines", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "texts_read"),
+    *("seconds", "dev_loss"),
+)
+
+
+def counted_name(config: RunConfig) -> str:
+    """The name on a card of what training has counted: what its loss is a sum over."""
+    names = {"translator": "target_tokens", "encoder": "hidden_tokens", "classifier": "texts_read"}
+    return names.get(config.purpose, "tokens_read")
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,17 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps
 from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_from, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
-from seqloom.runs import plain_text, translation, two_texts
+from seqloom.runs import labelled, plain_text, translation, two_texts
 from seqloom.runs.config import BuildsModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.labelled import LabelledData, LabelledText, open_labelled, size_labelled
 from seqloom.runs.loading import find_model, require_device, symbols_of
 from seqloom.runs.memory import FEWEST, require_memory
 from seqloom.runs.model_dir import read_settings
 from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
-from seqloom.runs.sizing import EXTREMES, settled
+from seqloom.runs.sizing import EXTREMES, LABELLED_EXTREMES, settled
 from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
 from seqloom.runs.two_texts import TwoTextData, TwoTexts, open_two_texts, size_two_texts
-from seqloom.tasks.settings import MaskedLanguageModellingConfig, UnsupervisedConfig
+from seqloom.tasks.settings import ClassificationConfig, MaskedLanguageModellingConfig, UnsupervisedConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, WordPieces
@@ -50,7 +51,7 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
-    r"/((store|stream)\.json|lines|((source|target)\.)?(ids|lengths))"
+    r"/((store|stream|labelled)\.json|lines|labels|firsts|((source|target)\.)?(ids|lengths))"
     r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
 )
 """Everything a run directory can hold before `run.json` is written."""
@@ -64,7 +65,10 @@ POSITIONS = (
 MAX_CONTINUED_LENGTH = 128
 """Tokens of a window, if an encoder is trained further and task.length is not given."""
 
-FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser", *POSITIONS)
+CLASSES = ("task.labels", "task.is_paired")
+"""Settings of classification that give the scores of a model their meaning."""
+
+FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser", *POSITIONS, *CLASSES)
 """Settings, or whole sections, that give weights, ids and positions of a run their meaning."""
 
 FREE = ("data.workers", "data.train", "data.dev", "data.monolingual", "model.builder")
@@ -73,8 +77,10 @@ FREE = ("data.workers", "data.train", "data.dev", "data.monolingual", "model.bui
 
 def open_text(
     config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
-) -> PairText | PlainText | TwoTexts:
+) -> PairText | PlainText | TwoTexts | LabelledText:
     """Open and check the text of a run; `split` says how pairs are held out."""
+    if isinstance(config.task, ClassificationConfig):
+        return open_labelled(config, formats=formats, listener=listener)
     if isinstance(config.task, UnsupervisedConfig):
         return open_two_texts(config, formats=formats, listener=listener)
     if config.reads_pairs:
@@ -82,8 +88,10 @@ def open_text(
     return open_texts(config, formats=formats, listener=listener)
 
 
-def load_data(run: Path, config: RunConfig) -> PairData | TextData | TwoTextData:
+def load_data(run: Path, config: RunConfig) -> PairData | TextData | TwoTextData | LabelledData:
     """The encoded text of a run. A DataError says what is damaged or missing."""
+    if isinstance(config.task, ClassificationConfig):
+        return LabelledData.load(run, config)
     if isinstance(config.task, UnsupervisedConfig):
         return TwoTextData.load(run, config)
     return PairData.load(run, config) if config.reads_pairs else TextData.load(run, config)
@@ -115,7 +123,8 @@ def choose_config(
     require_no_shortlist(first)
     if first.training.start_from is not None:
         start = read_settings(find_model(Path(first.training.start_from)))
-        defaults |= {"model": start.model.model_dump(mode="json"), "task": {"kind": start.task.kind}}
+        heads = start.model.classifier_settings(0) if start.purpose == "classifier" else {}  # its classes may differ
+        defaults |= {"model": {**start.model.model_dump(mode="json"), **heads}, "task": {"kind": start.task.kind}}
         first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     if isinstance(first.task, MaskedLanguageModellingConfig) and not getattr(first.model, "has_output", True):
         start_from = first.training.start_from
@@ -145,7 +154,9 @@ def choose_config(
     names = tuple(named.get("train", ())) or first.data.train
     if not names:
         pairs = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
-        raise UsageError(f"no training files: give {pairs if first.reads_pairs else '--train TEXT'}, or data.train")
+        labelled_text = "--train FILE with a label and a text in each line"
+        others = labelled_text if isinstance(first.task, ClassificationConfig) else "--train TEXT"
+        raise UsageError(f"no training files: give {pairs if first.reads_pairs else others}, or data.train")
     if first.model.is_fitted and first.training.start_from is not None:
         raise UsageError(
             f"training.start_from={first.training.start_from} is for models that are trained step by step; one of "
@@ -155,10 +166,13 @@ def choose_config(
     size = size_pairs if first.reads_pairs else size_text
     if isinstance(first.task, UnsupervisedConfig):
         size = size_two_texts
+    elif isinstance(first.task, ClassificationConfig):
+        size = size_labelled
     sizing = size(first, [Path(name) for name in names], formats=formats)
     inherited: dict[str, Any] = {}
     if first.training.start_from is not None:
-        inherited = _inherited(first.training.start_from, sizing.defaults, listener=listener)
+        classes = len(sizing.defaults.get("task", {}).get("labels", ()))
+        inherited = _inherited(first.training.start_from, sizing.defaults, classes=classes, listener=listener)
     elif first.data.tokenizers_from is not None:
         inherited = {"text": first.text.model_dump(mode="json")}
     outside = {"model": first.model.model_dump(mode="json")} if isinstance(first.model, OutsideConfig) else {}
@@ -208,6 +222,9 @@ def _files_of_folders(
     given = {"train": tuple(train) or first.data.train, "dev": tuple(dev) or first.data.dev}
     if not any(Path(name).is_dir() for names in given.values() for name in names):
         return found
+    if isinstance(first.task, ClassificationConfig):
+        folder = next(name for names in given.values() for name in names if Path(name).is_dir())
+        raise UsageError(f"{folder} is a folder; name files of labelled text, such as '{Path(folder) / '*.tsv'}'")
     for side, names in given.items():
 
         def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
@@ -302,6 +319,8 @@ def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
         sizings = [two_texts.sizes_for(first, facts) for facts in translation.EXAMPLES]
     elif first.reads_pairs:
         sizings = [translation.sizes_for(first, facts) for facts in translation.EXAMPLES]
+    elif isinstance(first.task, ClassificationConfig):
+        sizings = [labelled.sizes_for(first, facts) for facts in LABELLED_EXTREMES]
     else:
         sizings = [plain_text.sizes_for(first, facts) for facts in EXTREMES]
     defaults = _without_patience(first, {**settled(sizings), **(text if first.data.tokenizers_from else {})})
@@ -349,12 +368,17 @@ def with_model(config: RunConfig, model: BuildsModel) -> RunConfig:
     return resolve(RunConfig, defaults={**config.model_dump(mode="json"), "model": section.model_dump(mode="json")})
 
 
-def _inherited(start_from: str, defaults: dict[str, Any], *, listener: Listener) -> dict[str, Any]:
-    """Text and model settings of the model to start from, and a low learning rate, which keeps what it has learned."""
+def _inherited(start_from: str, defaults: dict[str, Any], *, classes: int = 0, listener: Listener) -> dict[str, Any]:
+    """Text and model settings of the model to start from, and a low learning rate, which keeps what it has learned.
+
+    A classifier has a head for so many `classes` in place of the heads of that model.
+    """
     start = read_settings(find_model(Path(start_from)))
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
     inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
-    rate = start.training.learning_rate / 5
+    if classes:
+        inherited["model"] |= start.model.classifier_settings(classes)
+    rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate)
     notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
     training = defaults.get("training", {})
     warmup = min(100, training["steps"] // 4) if "steps" in training else 100
@@ -440,7 +464,9 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
             raise
 
 
-def _tokenizers(config: RunConfig, text: PairText | PlainText | TwoTexts, *, listener: Listener) -> Tokenizers:
+def _tokenizers(
+    config: RunConfig, text: PairText | PlainText | TwoTexts | LabelledText, *, listener: Listener
+) -> Tokenizers:
     """Those of the model to start from, those that `data.tokenizers_from` names, or new ones learned from the text."""
     if config.training.start_from is not None:
         return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")

@@ -9,7 +9,16 @@ from itertools import islice
 from typing import Any
 
 from seqloom.core.config import Config
-from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Pieces, Reason, TextFacts, WordPairs
+from seqloom.core.declaration import (
+    DataFacts,
+    LabelledFacts,
+    ModelSettings,
+    ModelSizes,
+    Pieces,
+    Reason,
+    TextFacts,
+    WordPairs,
+)
 from seqloom.core.errors import SeqloomError
 from seqloom.data.corpus import ParallelCorpus
 from seqloom.data.plain_text import TextCorpus
@@ -388,6 +397,79 @@ def choose_fitted_sizes(facts: TextFacts, model: ModelSettings, *, pieces: Piece
     if model.purpose == "language model":
         defaults["search"] = _search(pieces)
     return Sizing(defaults, _summary(facts, pieces), (text_reason, *sizes.reasons))
+
+
+# Classifiers.
+
+
+@dataclass(frozen=True)
+class LabelledRung:
+    """What suits up to so many examples, whatever the model."""
+
+    examples: int
+    dropout_rate: float
+    learning_rate: float
+    tokens_per_batch: int
+    passes: int
+    """Passes over the examples."""
+
+
+LABELLED_LADDER = (
+    LabelledRung(2_000, 0.3, 1e-3, 512, 60),
+    LabelledRung(20_000, 0.3, 1e-3, 1024, 30),
+    LabelledRung(200_000, 0.2, 1e-3, 2048, 10),
+    LabelledRung(sys.maxsize, 0.1, 5e-4, 4096, 4),
+)
+"""From some hundred questions to millions of reviews."""
+
+FINE_TUNING_PASSES = 5
+"""Passes over labelled text for a model that starts from a trained one."""
+
+LABELLED_EXTREMES = tuple(
+    LabelledFacts(facts, classes=2, longest=length) for facts, length in zip(EXTREMES, (40, 400, 4000), strict=True)
+)
+"""Labelled texts from tiny to huge."""
+
+
+def choose_labelled_sizes(
+    facts: LabelledFacts, model: ModelSettings, *, pieces: Pieces, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of a classifier for this much labelled text.
+
+    `is_started` says that it starts from a trained model: then text and model are those of that one.
+    """
+    rung = next(rung for rung in LABELLED_LADDER if facts.text.lines <= rung.examples)
+    tokens, sizes = facts.text.tokens(pieces), model.sizes_for_labels(facts, pieces)
+    passes, batch = (FINE_TUNING_PASSES if is_started else rung.passes), rung.tokens_per_batch
+    if steps is None:
+        steps = round_figure(max(200.0, passes * tokens / batch))
+    every = max(min(10, steps), min(1000, round_figure(steps / 40)))
+    text, text_reason = _pieces_of_text(facts.text, pieces, most=50_000, minimum_count=1)
+    training = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+    }
+    amount, strength = ("few", "strong") if rung.dropout_rate >= 0.3 else ("many", "light")
+    return Sizing(
+        {
+            "text": text,
+            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "task": {"kind": "classification", "tokens_per_batch": batch},
+            "training": training,
+        },
+        f"{facts.text.lines:,} examples of {facts.classes:,} classes, so:",
+        (
+            text_reason,
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}: {amount} examples, {strength} dropout"),
+            Reason(("task.tokens_per_batch",), f"batches of {batch:,} tokens"),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
 
 
 def _search(pieces: Pieces) -> dict[str, Any]:

@@ -27,20 +27,14 @@ from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.detection import learn_tables
-from seqloom.runs.loading import (
-    LoadedFitted,
-    LoadedModel,
-    build_model,
-    counted_tokens,
-    find_model,
-    require_builder,
-    require_device,
-)
+from seqloom.runs.labelled import LabelledData
+from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_model, require_builder, require_device
 from seqloom.runs.model_dir import (
     CARD,
     PUBLISHED,
     Card,
     DevResult,
+    counted_name,
     read_card,
     read_settings,
     require_exact_weights,
@@ -69,9 +63,10 @@ from seqloom.runs.sizing import passes_text, too_small
 from seqloom.runs.translation import PairData
 from seqloom.runs.two_texts import TwoTextData
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
+from seqloom.tasks.classification import ClassificationTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
 from seqloom.tasks.masked_language_modelling import MaskedLanguageModellingTask
-from seqloom.tasks.settings import LanguageModellingConfig
+from seqloom.tasks.settings import ClassificationConfig, LanguageModellingConfig
 from seqloom.tasks.translation import TranslationTask
 from seqloom.tasks.unsupervised import UnsupervisedTask
 from seqloom.tasks.variational import VariationalTask
@@ -84,7 +79,7 @@ from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked, remove_leftovers
 from seqloom.training.task import Prepares
 from seqloom.training.trainer import Trainer
-from seqloom.training.weights import average_weights, load_weights
+from seqloom.training.weights import average_weights, load_trunk, load_weights
 
 # The journal of a run: `events.jsonl`, a line per event, for curves and monitoring.
 
@@ -386,7 +381,7 @@ class _Session:
     """The settings of a resumed run before this resume."""
     builder: BuildsModel
     """The settings that build the model."""
-    data: PairData | TextData | TwoTextData
+    data: PairData | TextData | TwoTextData | LabelledData
     model: nn.Module
     task: (
         TranslationTask
@@ -395,6 +390,7 @@ class _Session:
         | BidirectionalTask
         | VariationalTask
         | MaskedLanguageModellingTask
+        | ClassificationTask
     )
     trainer: Trainer[Any]
     world: World
@@ -411,7 +407,7 @@ class _Session:
         return {
             **self.data.card_values(self.config),
             "steps": outcome.step,
-            counted_tokens(self.config): outcome.tokens,
+            counted_name(self.config): outcome.tokens,
             "seconds": round(outcome.seconds, 1),
             "best_dev_loss": outcome.best_loss,
         }
@@ -431,24 +427,32 @@ def _open(
     settings = builder if isinstance(config.model, OutsideConfig) else config.model
     assert isinstance(settings, BuildsModel)
     model = build_model(settings, data.tokenizers, seed=seed_for(config.seed, "weights"))
-    needed = ("output",) if config.purpose == "encoder" else ("output", "stepper")
+    needed: tuple[str, ...] = ("output", "stepper")
+    if isinstance(data, LabelledData):
+        needed = ("class_scores",)
+    elif config.purpose == "encoder":
+        needed = ("output",)
     missing = [name for name in needed if not hasattr(model, name)]
     if missing:
         use, protocol = "language model", "RecurrentLanguageModel"
-        if not isinstance(data, TextData):
+        if isinstance(data, LabelledData):
+            use, protocol = "classifier", "ClassificationModel"
+        elif not isinstance(data, TextData):
             use, protocol = "translator", "TranslationModel"
         raise UsageError(
             f"{type(model).__name__} cannot be trained as a {use}: it has no {' and no '.join(missing)}; see "
             f"{protocol} in seqloom/models/protocols.py for what a model must offer"
         )
     if config.training.start_from is not None and resumed_from is None:
-        start = _start_from(model, Path(config.training.start_from))
-        if world.is_first and (start / PUBLISHED).is_dir():  # so that the model can be exported as that one
+        start = _start_from(model, config, listener=listener)
+        is_whole = _is_same_task(config, read_settings(start))
+        if world.is_first and is_whole and (start / PUBLISHED).is_dir():  # so that it can be exported as that one
             shutil.copytree(start / PUBLISHED, run / PUBLISHED, dirs_exist_ok=True)
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
-    listener(Event("model", {"kind": kind, **sizes, "run": str(run)}))
+    unit = "texts" if isinstance(data, LabelledData) else "tokens"  # what its losses count
+    listener(Event("model", {"kind": kind, **sizes, "unit": unit, "run": str(run)}))
     task = data.task(config, device=world.device, listener=listener)
     if resumed_from is None:
         per_pass = task.batches(0) / config.training.batches_per_step
@@ -544,14 +548,18 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
     """
     ended = loss if outcome.last_loss is None else outcome.last_loss
     symbols, training = session.data.tokenizers.target.size, session.config.training
-    uniform = math.log(symbols)
+    uniform, choices = math.log(symbols), f"{symbols:,} symbols"
+    if isinstance(session.config.task, ClassificationConfig):
+        # A classifier that has learned few texts by heart is often sure of what is wrong; its best weights count.
+        ended, classes = loss, len(session.config.task.labels)
+        uniform, choices = math.log(classes), f"{classes:,} classes"
     if ended <= uniform:
         return None
     # The weights that the run began with; fresh ones, if those of another model are gone by now.
     model = build_model(session.builder, session.data.tokenizers, seed=seed_for(session.config.seed, "weights"))
     if training.start_from is not None:
         with suppress(SeqloomError):
-            _start_from(model, Path(training.start_from))
+            _start_from(model, session.config, listener=ignore)
     if isinstance(session.task, Prepares):
         session.task.prepare(model)
     with torch.no_grad():
@@ -559,14 +567,14 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
     shown = f"{ended:,.0f}" if ended >= 100 else f"{ended:.2f}"
     above = (
         f"the dev loss is {shown} after step {outcome.step:,}, above the {uniform:.2f} of a uniform guess among "
-        f"{symbols:,} symbols; it was {before:.2f} before training"
+        f"{choices}; it was {before:.2f} before training"
     )
     if not ended <= before + EARLY_RISE:
         return (
             f"training has diverged: {above}. Start a new run with a lower training.learning_rate, now "
             f"{training.learning_rate:g}, or a longer training.warmup, now {training.warmup:,}."
         )
-    if outcome.step >= EARLY_STEPS:
+    if outcome.step >= EARLY_STEPS and not isinstance(session.task, ClassificationTask):
         return (
             f"training has failed: {above}. Start a new run with another training.learning_rate, now "
             f"{training.learning_rate:g}."
@@ -581,7 +589,7 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
         return None
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener), listener)
     data = load_data(run, config)
-    assert not isinstance(data, TwoTextData)
+    assert not isinstance(data, TwoTextData | LabelledData)
     tokens = data.train.targets.tokens if isinstance(data, PairData) else data.train.tokens
     if config.purpose == "word vectors" and (warning := too_small(tokens)):
         notice(listener, warning)
@@ -636,11 +644,29 @@ def _fitted(config: RunConfig, data: PairData | TextData, *, listener: Listener)
     return settings.fit(text, seed=seed, listener=listener)
 
 
-def _start_from(model: nn.Module, folder: Path) -> Path:
-    """Give a model the weights of another one, whose directory is returned."""
-    folder = find_model(folder)
+def _is_same_task(config: RunConfig, start: RunConfig) -> bool:
+    """Whether a model can have all weights of another one: both are for the same task, and the same labels."""
+    one, other = config.task, start.task
+    if isinstance(one, ClassificationConfig) and isinstance(other, ClassificationConfig):
+        return one.labels == other.labels
+    return one.kind == other.kind
+
+
+def _start_from(model: nn.Module, config: RunConfig, *, listener: Listener) -> Path:
+    """Give a model the weights of another one, whose directory is returned.
+
+    For another task, or other labels, the trunk must fit, and what else has the same name and shape is taken too.
+    """
+    assert config.training.start_from is not None
+    folder = find_model(Path(config.training.start_from))
     require_exact_weights(folder, read_card(folder))
     weights: dict[str, Tensor] = average_weights([folder])
+    if not _is_same_task(config, start := read_settings(folder)):
+        taken = load_trunk(model, weights, trunk=config.model.trunk, head=config.model.head, origin=str(folder))
+        for what, names in (("new", taken.new), ("not used", taken.unused)):
+            if names:
+                notice(listener, f"{what}: {', '.join(names)} (task {start.task.kind} → {config.task.kind})")
+        return folder
     remedy = (
         "Leave out the settings of model and text; they are then taken from that model: "
         f"seqloom train --train … --out … training.start_from={folder}"

@@ -22,11 +22,12 @@ from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_m
 from seqloom.core.events import Event, Listener, Value, ignore
 from seqloom.runs.loading import Loaded, LoadedFitted, LoadedModel, find_model, load_any, load_translator
 from seqloom.selfcheck.aligners import AlignerChecks
+from seqloom.selfcheck.classifiers import ClassifierChecks
 from seqloom.selfcheck.encoders import EncoderChecks
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.fitted_translators import FittedTranslatorChecks
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
-from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, own_lines
+from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, made_lines, own_lines
 from seqloom.selfcheck.promises import PROMISES, Check, Checked, CheckResult, Outcome, counted
 from seqloom.selfcheck.translators import TranslatorChecks
 from seqloom.version import __version__
@@ -174,6 +175,8 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
     tokenizer = loaded.tokenizers.source
     if lines is not None:
         given = given_lines(lines, loaded.config, count=count, seed=seed)
+    elif loaded.config.purpose == "classifier":  # whose text has labels beside it
+        given = made_lines(tokenizer, count=count, seed=seed)
     else:
         given = own_lines(model, loaded.config, tokenizer=tokenizer, count=count, seed=seed)
     if loaded.config.purpose == "encoder":
@@ -184,6 +187,9 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
             return _with_hard(given), FittedTranslatorChecks(loaded, given).checks()
         assert isinstance(loaded, LoadedModel)
         return _with_hard(given), TranslatorChecks(loaded, given, seed=seed).checks()
+    if loaded.config.purpose == "classifier":
+        assert isinstance(loaded, LoadedModel)
+        return _with_hard(given), ClassifierChecks(loaded, given).checks()
     return _with_hard(given), LanguageModelChecks(loaded, given, seed=seed).checks()
 
 

@@ -1,15 +1,24 @@
 """The settings of tasks: what a model is trained for."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from seqloom.core.config import Config
-from seqloom.core.declaration import Reason
+from seqloom.core.declaration import Purpose, Reason
 from seqloom.nn.bptt.truncation import FULL, Truncation
 
 
-class TranslationConfig(Config):
+class TaskSettings(Config):
+    """The settings of a task, with its declarations."""
+
+    purpose: ClassVar[Purpose | None] = None
+    """What a model is for that was trained for the task; None if that follows from the model."""
+    model_kind: ClassVar[str | None] = None
+    """The kind of model that learns the task, if none is named; None for the default of a run."""
+
+
+class TranslationConfig(TaskSettings):
     """What a translator is trained for."""
 
     kind: Literal["translation"] = "translation"
@@ -154,7 +163,7 @@ class TruncationConfig(Config):
         return Truncation(self.kind, window=self.steps or 0, keep_rate=self.keep_rate or 1.0)
 
 
-class LanguageModellingConfig(Config):
+class LanguageModellingConfig(TaskSettings):
     """What a language model is trained for."""
 
     kind: Literal["language_modelling"] = "language_modelling"
@@ -204,7 +213,7 @@ class LanguageModellingConfig(Config):
         return self
 
 
-class BidirectionalConfig(Config):
+class BidirectionalConfig(TaskSettings):
     """What a language model that reads in both directions is trained for."""
 
     kind: Literal["bidirectional_language_modelling"] = "bidirectional_language_modelling"
@@ -223,7 +232,7 @@ class BidirectionalConfig(Config):
         return {"tokens_per_batch": rows * length}, Reason(("task.tokens_per_batch",), text)
 
 
-class VariationalConfig(Config):
+class VariationalConfig(TaskSettings):
     """What a variational autoencoder is trained for."""
 
     kind: Literal["variational_language_modelling"] = "variational_language_modelling"
@@ -248,7 +257,7 @@ class VariationalConfig(Config):
         return {"tokens_per_batch": rows * length}, Reason(("task.tokens_per_batch",), text)
 
 
-class MaskedLanguageModellingConfig(Config):
+class MaskedLanguageModellingConfig(TaskSettings):
     """What an encoder is trained for: tokens that are hidden from it, from all others."""
 
     kind: Literal["masked_language_modelling"] = "masked_language_modelling"
@@ -295,10 +304,41 @@ class MaskedLanguageModellingConfig(Config):
         return self
 
 
+# --- classification ---------------------------------------------------------------------------------------------------
+
+
+class ClassificationConfig(TaskSettings):
+    """What a classifier of texts, or of pairs of texts, is trained for."""
+
+    purpose: ClassVar[Purpose] = "classifier"
+    model_kind: ClassVar[str] = "bert"
+
+    kind: Literal["classification"] = "classification"
+    """Names this task in a config file."""
+    labels: tuple[str, ...] = Field((), max_length=100_000)
+    """The classes, in the order of the scores of the model. By default the labels of the training text, sorted."""
+    is_paired: bool = False
+    """Whether a class belongs to two texts. By default as in the training text."""
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the probability of the right class that is spread over all classes."""
+    tokens_per_batch: int = Field(2048, ge=1, le=100_000_000)
+    """Places in a batch: texts × the longest of them, BEGIN and END counted."""
+
+    @field_validator("labels")
+    @classmethod
+    def _are_different(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for label in value:
+            if not label.strip() or any(sign in label for sign in "\t\n\r"):
+                raise ValueError(f"the label {label!r} is blank, or has a tab or a line end in it")
+            if value.count(label) > 1:
+                raise ValueError(f"the label {label!r} is given {value.count(label)} times")
+        return value
+
+
 # --- translation without parallel text -------------------------------------------------------------------------------
 
 
-class UnsupervisedConfig(Config):
+class UnsupervisedConfig(TaskSettings):
     """What a translator is trained for that has texts of two languages, and no pairs.
 
     Each batch holds lines of both texts. The model restores them from noise, and translates them from sources that the
@@ -342,7 +382,7 @@ class UnsupervisedConfig(Config):
     """Validations in a row with a lower round-trip chrF than the one before, after which training ends; 0 continues."""
 
 
-class FittingConfig(Config):
+class FittingConfig(TaskSettings):
     """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
 
     kind: Literal["fitting"] = "fitting"

@@ -97,7 +97,8 @@ class TrainingConfig(Config):
     """Threads of the arithmetic on the CPU; 0 keeps torch's default."""
 
     start_from: str | None = None
-    """Model folder whose weights the run starts from, in place of random ones."""
+    """Model folder whose weights the run starts from, in place of random ones; of a model for another task, its trunk
+    and what else fits."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> "TrainingConfig":

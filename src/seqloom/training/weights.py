@@ -1,6 +1,7 @@
 """The weights of a model as named tensors: read, loaded, compared, averaged. Shared weights are stored once."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -50,6 +51,43 @@ def load_weights(
         raise ModelError(f"the weights in {origin} do not fit this model: {differences}. {remedy}")
     for name, tensor in live.items():
         tensor.copy_(weights[name])
+
+
+@dataclass(frozen=True)
+class TakenWeights:
+    """What a model has not taken from another one, by the names of the weights."""
+
+    new: tuple[str, ...]
+    """Weights of the model that keep their first values."""
+    unused: tuple[str, ...]
+    """Weights of the other model that have no place here."""
+
+
+@torch.no_grad()
+def load_trunk(
+    model: nn.Module, weights: Mapping[str, Tensor], *, trunk: Sequence[str], head: Sequence[str], origin: str
+) -> TakenWeights:
+    """Copy what fits, by name and shape, into a model for another task. Weights of the trunk must all fit.
+
+    `trunk` and `head` are beginnings of names; a head is never taken: it belongs to the labels of another task.
+    """
+    live = live_weights(model)
+    of_trunk = [{name: each[name] for name in each if name.startswith(tuple(trunk))} for each in (live, weights)]
+    differences = first_differences(*of_trunk) if trunk else "this kind of model has no trunk for several tasks"
+    if differences:
+        raise ModelError(
+            f"the weights in {origin} cannot be the start of this model: {differences}. Leave out settings of model "
+            "and text, which are taken from that model"
+        )
+    fitting = [
+        name
+        for name, tensor in live.items()
+        if name in weights and weights[name].shape == tensor.shape and not name.startswith(tuple(head))
+    ]
+    for name in fitting:
+        live[name].copy_(weights[name])
+    new, unused = ({*each} - {*fitting} for each in (live, weights))
+    return TakenWeights(tuple(sorted(new)), tuple(sorted(unused)))
 
 
 def unusable_weights(held: Mapping[str, Tensor], *, world: World) -> str:

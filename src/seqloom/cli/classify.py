@@ -1,0 +1,181 @@
+"""`seqloom classify`: the class of each line."""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seqloom.cli.arguments import Encoding, ModelFolder, OnBadUtf8
+from seqloom.cli.console import clean, examples, score_rows, show_events, table
+from seqloom.cli.inputs import TextEncoding, open_input, read_blocks
+from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.events import Listener, json_line, notice, progress
+
+if TYPE_CHECKING:
+    from seqloom.apps.classifier import Classification, Classifier, ClassifierScores, Text
+
+EXAMPLES = examples(
+    "seqloom classify run/model reviews.txt > labels",
+    "echo 'a delightful film' | seqloom classify run/model --probabilities",
+    "seqloom classify run/model questions.txt --json",
+    "seqloom classify run/model --reference test.tsv",
+    "cut -f 2,3 pairs.tsv | seqloom classify run/model",
+)
+
+STDIN = Path("-")
+
+MAX_SHOWN_LABELS = 20
+"""Labels of a confusion table on the screen; --json has all."""
+
+TextFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]",
+        help="Texts, one per line; a model of pairs reads two texts separated by a tab. Plain, .gz, .xz or .zst; "
+        "standard input by default.",
+    ),
+]
+Probabilities = Annotated[
+    bool,
+    typer.Option("--probabilities", help="After each label, print all labels with their probabilities, best first."),
+]
+Reference = Annotated[
+    Path | None,
+    typer.Option(
+        "--reference",
+        metavar="FILE",
+        help="Labelled text, in any form that training reads: print accuracy, macro-F1 and which labels are confused, "
+        "instead of labels.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON record per line, or one with all scores.")]
+
+
+def classify(
+    model: ModelFolder,
+    file: TextFile = None,
+    probabilities: Probabilities = False,
+    reference: Reference = None,
+    encoding: Encoding = None,
+    on_bad_utf8: OnBadUtf8 = None,
+    json: Json = False,
+) -> None:
+    """Print the class of each line of a text, one of the labels that the model was trained with.
+
+    N lines in, N lines out; a blank line stays blank. Train a classifier with [bold]seqloom train model.kind=bert
+    task.kind=classification --train reviews.tsv --out run[/bold].
+
+    With [bold]--reference[/bold] the right labels are known, and the predicted ones are scored.
+    """
+    if reference is not None and file is not None:
+        raise UsageError(f"--reference {reference} holds texts and labels; leave out {file}")
+    if reference is not None and probabilities:
+        raise UsageError("--probabilities cannot be combined with --reference, which prints scores")
+    decoding = TextEncoding.of(encoding, on_bad_utf8)
+
+    from seqloom.apps.classifier import Classifier
+
+    classifier = Classifier.load(model)
+    with show_events(as_json=json, has_progress=reference is not None) as listener:
+        if reference is not None:
+            scores = _score(classifier, reference, decoding, listener=listener)
+            print(json_line(_record(scores)) if json else "\n".join(_describe(scores)))
+            return
+        path = None if file in (None, STDIN) else file
+        name, done = "standard input" if path is None else str(path), 0
+        with open_input(path) as stream:
+            for lines in read_blocks(stream, name, encoding=decoding, warn=partial(notice, listener)):
+                texts: list[Text] = [*lines]
+                if classifier.is_paired:
+                    texts = [_split(line, name, number) for number, line in enumerate(lines, start=done + 1)]
+                for number, found in enumerate(classifier.classify(texts), start=done + 1):
+                    print(_line(number, found, probabilities=probabilities, json=json))
+                sys.stdout.flush()
+                done += len(lines)
+
+
+def _split(line: str, name: str, number: int) -> tuple[str, str]:
+    """The two texts of a line for a model of pairs."""
+    columns = line.split("\t") if line.strip() else ["", ""]
+    if len(columns) != 2:
+        message = f"{len(columns)} columns; the model reads pairs: a text, a tab and a text"
+        raise DataError(problems=[Problem(message, name, number)])
+    return columns[0], columns[1]
+
+
+def _line(number: int, found: "Classification", *, probabilities: bool, json: bool) -> str:
+    if json:
+        shares = {label: round(share, 6) for label, share in found.probabilities.items()}
+        label = found.label or None
+        return json_line(
+            {"line": number, "label": label, "probability": round(found.probability, 6), "probabilities": shares}
+        )
+    if not probabilities:
+        return found.label
+    ordered = sorted(found.probabilities.items(), key=lambda item: -item[1])
+    return "\t".join([found.label, *(f"{label}={share:.4f}" for label, share in ordered)])
+
+
+def _score(
+    classifier: "Classifier", reference: Path, decoding: TextEncoding, *, listener: Listener
+) -> "ClassifierScores":
+    from seqloom.data.labelled import LabelledCorpus
+
+    corpus = LabelledCorpus(
+        [reference],
+        encoding=decoding.encoding,
+        on_bad=decoding.on_bad,
+        column=classifier.config.data.label_column,
+        known=classifier.labels,
+    )
+    for sentence in corpus.notices:
+        notice(listener, sentence)
+    if corpus.texts != 1 + classifier.is_paired:
+        message = (
+            f"{corpus.texts} text{'s' * (corpus.texts > 1)} in a line, but the model reads {1 + classifier.is_paired}"
+        )
+        raise DataError(problems=[Problem(message, str(reference), 1)])
+    lines = list(corpus)
+    texts = [(line.texts[0], line.texts[1]) if classifier.is_paired else line.texts[0] for line in lines]
+    labels = [line.label for line in lines]
+    return classifier.evaluate(texts, labels, progress=partial(progress, listener, f"classifying {reference}"))
+
+
+def _record(scores: "ClassifierScores") -> dict[str, object]:
+    return {
+        "lines": int(scores.confusion.sum()),
+        "scores": [scores.accuracy, scores.macro_f1],
+        "labels": scores.labels,
+        "confusion": scores.confusion.tolist(),
+    }
+
+
+def _describe(scores: "ClassifierScores") -> list[str]:
+    """The scores, and how often each label was predicted as each other one."""
+    labels, counts = scores.labels, scores.confusion
+    rows = [*score_rows([scores.accuracy, scores.macro_f1])]
+    if len(labels) <= MAX_SHOWN_LABELS:
+        names = [clean(label) for label in labels]
+        right = [["right \\ predicted", *names, "recall"]]
+        for name, row in zip(names, counts.tolist(), strict=True):
+            place = names.index(name)
+            recall = f"{100 * row[place] / sum(row):.1f}%" if sum(row) else "–"
+            right.append([name, *map(str, row), recall])
+        return [*rows, "", *table(right)]
+    return [*rows, "", *_most_confused(labels, counts.tolist())]
+
+
+def _most_confused(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> list[str]:
+    """The most frequent confusions among many labels."""
+    pairs = [
+        (count, right, found)
+        for right, row in zip(labels, counts, strict=True)
+        for found, count in zip(labels, row, strict=True)
+        if right != found and count
+    ]
+    most = sorted(pairs, key=lambda pair: -pair[0])[:MAX_SHOWN_LABELS]
+    rows = [(clean(right), "→", clean(found), f"{count:,}") for count, right, found in most]
+    return [f"{len(labels):,} labels; the most frequent confusions (right → predicted):", *table(rows)] if rows else []
