@@ -156,6 +156,15 @@ def test_setting_one_field_keeps_its_neighbours_in_a_default_section() -> None:
     assert resolve(Run, overrides=["model.width=64"]).model == Transformer(width=64, heads=8)
 
 
+def test_only_named_settings_count_as_set() -> None:
+    """Sizes are chosen for those that are not: a learning rate must not fix the number of steps."""
+    config = resolve(RunConfig, overrides=["training.learning_rate=0.1", "model.kind=seq2seq", "text.lowercase=true"])
+    assert config.training.model_fields_set == {"learning_rate"}
+    assert config.model.model_fields_set == {"kind"}
+    assert config.text.model_fields_set == {"lowercase"}
+    assert config.search.model_fields_set == set()
+
+
 def test_values_of_overrides_may_be_lists_and_mappings() -> None:
     run = resolve(Run, overrides=["data.train=[x.de, x.en]", "weights={a: 1, b: 2.5}", "weights.c=3"])
     assert run.data.train == (Path("x.de"), Path("x.en"))

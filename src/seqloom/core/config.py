@@ -99,12 +99,24 @@ def resolve(
         given = merge(given, read_override(override))
     chosen = _of_same_kind(plain_value(defaults or {}), given.values)
     tree = merge(Tree(chosen, _places(chosen, CHOSEN)), given)
+    named = tree.values
     tree = Tree(_with_class_defaults(cls, tree.values), tree.places)
     try:
         # Through JSON, because there a path or a tuple may come as text or list without loosening the types.
-        return cls.model_validate_json(json.dumps(tree.values))
+        config = cls.model_validate_json(json.dumps(tree.values))
     except ValidationError as error:
         raise problems_error(cls, tree, error, name=str(file) if file else "settings") from error
+    _mark_named(config, named)
+    return config
+
+
+def _mark_named(config: BaseModel, values: Mapping[str, Any]) -> None:
+    """Let `model_fields_set` hold what was named: a section of which one field was named has the others by default."""
+    object.__setattr__(config, "__pydantic_fields_set__", set(values) & set(type(config).model_fields))
+    for name in type(config).model_fields:
+        section, value = getattr(config, name), values.get(name)
+        if isinstance(section, BaseModel):
+            _mark_named(section, value if isinstance(value, Mapping) else {})
 
 
 def read_config_file(path: Path) -> Tree:
