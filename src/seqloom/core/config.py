@@ -99,7 +99,7 @@ def resolve(
         given = merge(given, read_override(override))
     chosen = _of_same_kind(plain_value(defaults or {}), given.values)
     tree = merge(Tree(chosen, _places(chosen, CHOSEN)), given)
-    named = tree.values
+    named = cls.follow(tree.values)
     tree = Tree(_with_class_defaults(cls, tree.values), tree.places)
     try:
         # Through JSON, because there a path or a tuple may come as text or list without loosening the types.
@@ -111,7 +111,7 @@ def resolve(
 
 
 def _mark_named(config: BaseModel, values: Mapping[str, Any]) -> None:
-    """Let `model_fields_set` hold what was named: a section of which one field was named has the others by default."""
+    """Let `model_fields_set` hold what was named or follows: the other fields of a section have their defaults."""
     object.__setattr__(config, "__pydantic_fields_set__", set(values) & set(type(config).model_fields))
     for name in type(config).model_fields:
         section, value = getattr(config, name), values.get(name)
