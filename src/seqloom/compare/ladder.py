@@ -53,6 +53,9 @@ PROBED_STEPS = (10, 30)
 USED_SHARE = 0.92
 """Share of the minutes of a trained rung in which its steps must be done, so that its schedule comes to its end."""
 
+IMPROVING_SHARE = 0.9
+"""A rung was still improving if its best validation came after this share of its steps."""
+
 SHOWN_EVENTS = frozenset({"progress", "phase", "step", "model", "bad_step", "save_failed", "resumed"})
 """What is shown of the runs; the rest is in their journals."""
 
@@ -329,7 +332,7 @@ class Ladder:
             sentences_per_second=len(sources) / max(seconds, 1e-9),
             megabytes=sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6,
             parameters=read_card(model).parameters,
-            is_improving=self._was_cut_short(rung, outcome) and outcome.best_step == outcome.step,
+            is_improving=self._was_cut_short(rung, outcome) and _was_late(outcome),
             signatures=signatures,
             by_length=bleu_by_length(sources, texts, references, language=language),
             by_frequency=words_by_frequency(texts, references, known=known),
@@ -503,6 +506,11 @@ def shown_of(listener: Listener, name: str) -> Listener:
         listener(event)
 
     return emit
+
+
+def _was_late(outcome: Outcome) -> bool:
+    """Whether the best validation was one of the last: single validations go up and down."""
+    return outcome.best_step is not None and outcome.best_step >= IMPROVING_SHARE * outcome.step
 
 
 def _fitting_minutes(model: Path) -> float:
