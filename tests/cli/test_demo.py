@@ -80,6 +80,7 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow  # in the fast suite, `test_five_kills_lose_no_bit` interrupts a run
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_demo_interrupted_again_and_again_ends_with_the_same_weights(
     finished: tuple[Path, Called], tmp_path: Path

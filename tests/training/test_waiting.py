@@ -8,7 +8,8 @@ from training.processes import start
 from training.waiting import main
 
 
-@pytest.mark.parametrize("patient", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("patient", [True, False])
 def test_what_the_first_rank_does_alone_may_take_longer_than_torch_waits(tmp_path: Path, patient: bool) -> None:
     running = start(tmp_path, ranks=2, program=main, patient=patient)
     codes = running.codes()
