@@ -1,6 +1,5 @@
 """The promises of an aligner, checked with pairs of words drawn from its vocabularies and with hard lines."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -13,7 +12,7 @@ from seqloom.core.symbols import RESERVED
 from seqloom.runs.loading import Loaded, LoadedFitted
 from seqloom.selfcheck.files import check_saved
 from seqloom.selfcheck.lines import BLANK, HARD
-from seqloom.selfcheck.promises import PROMISES, Check, CheckResult, counted, judged, out_of_place, shown
+from seqloom.selfcheck.promises import Check, CheckResult, checks_of, counted, judged, shown
 from seqloom.text.formats.pharaoh import Link
 from seqloom.text.marks import join_words
 
@@ -36,18 +35,15 @@ class AlignerChecks:
 
     def checks(self) -> list[Check]:
         """All checks, in the order in which they are reported."""
-        found: dict[str, Callable[[], CheckResult]] = {
-            "saved": partial(check_saved, self.loaded, self._outputs),
-            "lines": self._check_lines,
-            "blank": self._check_blank,
-            "batch": self._check_batch,
-        }
-        reason = "an aligner writes no text"
-        return [
-            Check(name, promise, found[name]) if name in found else out_of_place(name, promise, reason)
-            for name, promise in PROMISES.items()
-            if name not in ("files", "features")
-        ]
+        return checks_of(
+            {
+                "saved": partial(check_saved, self.loaded, self._outputs),
+                "lines": self._check_lines,
+                "blank": self._check_blank,
+                "batch": self._check_batch,
+            },
+            reason="an aligner writes no text",
+        )
 
     def _outputs(self, loaded: Loaded) -> list[object]:
         return list(Aligner(cast("LoadedFitted", loaded)).align(self.sources, self.targets))

@@ -1,7 +1,7 @@
 """The promises of a classifier, checked with lines of its own vocabulary, given lines, and hard ones."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from seqloom.apps.classifier import TOKENS_PER_BATCH, Classification, Classifier, Text
@@ -9,7 +9,7 @@ from seqloom.core.errors import SeqloomWarning
 from seqloom.runs.loading import Loaded, LoadedModel
 from seqloom.selfcheck.files import check_saved
 from seqloom.selfcheck.lines import BLANK, CheckLines
-from seqloom.selfcheck.promises import PROMISES, TIE, Check, CheckResult, counted, judged, out_of_place, shown, within
+from seqloom.selfcheck.promises import TIE, Check, CheckResult, checks_of, counted, judged, shown, within
 from seqloom.text.normalise import is_blank
 
 
@@ -31,18 +31,15 @@ class ClassifierChecks:
 
     def checks(self) -> list[Check]:
         """All checks, in the order in which they are reported."""
-        found: dict[str, Callable[[], CheckResult]] = {
-            "saved": partial(check_saved, self.loaded, self._outputs),
-            "lines": self._check_lines,
-            "blank": self._check_blank,
-            "batch": self._check_batch,
-        }
-        reason = "a classifier writes no text"
-        return [
-            Check(name, promise, found[name]) if name in found else out_of_place(name, promise, reason)
-            for name, promise in PROMISES.items()
-            if name not in ("files", "features")
-        ]
+        return checks_of(
+            {
+                "saved": partial(check_saved, self.loaded, self._outputs),
+                "lines": self._check_lines,
+                "blank": self._check_blank,
+                "batch": self._check_batch,
+            },
+            reason="a classifier writes no text",
+        )
 
     def _outputs(self, loaded: Loaded) -> list[object]:
         return list(_quietly(Classifier(loaded), self.texts))

@@ -1,7 +1,7 @@
 """The promises of an encoder: files, saving, and vectors that depend on their own line only."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -14,14 +14,13 @@ from seqloom.runs.loading import Loaded, LoadedModel
 from seqloom.selfcheck.files import check_saved
 from seqloom.selfcheck.lines import CheckLines
 from seqloom.selfcheck.promises import (
-    PROMISES,
     TIE,
     Check,
     CheckResult,
     Figure,
+    checks_of,
     counted,
     judged,
-    out_of_place,
     shown,
     within,
 )
@@ -39,17 +38,14 @@ class EncoderChecks:
 
     def checks(self) -> list[Check]:
         """All checks, in the order in which they are reported."""
-        found: dict[str, Callable[[], CheckResult]] = {
-            "saved": partial(check_saved, self.loaded, self._outputs),
-            "lines": partial(check_vectors, self.encoder, self.lines),
-            "batch": partial(check_neighbours, self.encoder, self.lines),
-        }
-        reason = "an encoder writes no text"
-        return [
-            Check(name, promise, found[name]) if name in found else out_of_place(name, promise, reason)
-            for name, promise in PROMISES.items()
-            if name not in ("files", "features")
-        ]
+        return checks_of(
+            {
+                "saved": partial(check_saved, self.loaded, self._outputs),
+                "lines": partial(check_vectors, self.encoder, self.lines),
+                "batch": partial(check_neighbours, self.encoder, self.lines),
+            },
+            reason="an encoder writes no text",
+        )
 
     def _outputs(self, loaded: Loaded) -> list[object]:
         return list(map(tuple, encode(Encoder(cast("LoadedModel", loaded)), self.lines).tolist()))

@@ -66,6 +66,15 @@ def out_of_place(name: str, promise: str, reason: str) -> Check:
     return Check(name, promise, lambda: CheckResult("not applicable", reason), passes=0)
 
 
+def checks_of(found: Mapping[str, Callable[[], CheckResult]], *, reason: str) -> list[Check]:
+    """The checks by the names of their promises, in the order of the report; the reason is that of all others."""
+    return [
+        Check(name, promise, found[name]) if name in found else out_of_place(name, promise, reason)
+        for name, promise in PROMISES.items()
+        if name not in ("files", "features")
+    ]
+
+
 def counted(number: int, noun: str) -> str:
     """1 line, 2 lines."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
