@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from seqloom import Encoder, load
 from seqloom.cli.main import app
 from seqloom.core.errors import ModelError, SeqloomWarning, UsageError
+from seqloom.core.symbols import BEGIN, END
 from seqloom.models.bert import Bert, BertConfig, DenseConfig, SentenceConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.config import RunConfig
@@ -71,6 +72,45 @@ def test_gradients_reach_every_weight() -> None:
     loss.backward()
     assert all(each.grad is not None and bool(each.grad.any()) for each in model.parameters())
     assert [entry for _, entry in model.layers_by_entry()] == ["forward", "forward"]
+
+
+def by_the_formulas(model: Bert, ids: torch.Tensor) -> torch.Tensor:
+    """Vectors of one framed text with rotary positions and norms before the sublayers, pair by pair as complex numbers.
+
+    Pair i of a head of size d turns by t · 10000^(−2i / d).
+    """
+    assert model.segments is not None
+    assert model.last_norm is not None
+    x = model.norm(model.embedding.weight[ids] + model.segments[0])
+    for layer in model.layers:
+        query, key, value = layer.self.qkv(layer.around_self.norm(x)).chunk(3, -1)
+        mixed = []
+        for head in range(2):
+            columns, size = slice(8 * head, 8 * head + 8), 8
+            rates = torch.tensor([10_000.0 ** (-2 * i / size) for i in range(size // 2)], dtype=torch.float64)
+            turn = torch.polar(torch.ones(len(ids), size // 2).double(), torch.arange(len(ids))[:, None] * rates)
+            q, k = (torch.complex(*each[:, columns].chunk(2, -1)) * turn for each in (query, key))
+            scores = (q @ k.conj().T).real / size**0.5
+            mixed.append(scores.softmax(-1) @ value[:, columns])
+        x = x + layer.self.output(torch.cat(mixed, -1))
+        x = x + layer.feed_forward(layer.around_feed_forward.norm(x))
+    vectors: torch.Tensor = model.last_norm(x)
+    return vectors
+
+
+def test_rotary_positions_and_norms_before_are_their_formulas() -> None:
+    """Negative control: without turning, vectors differ."""
+    text = torch.tensor([5, 9, 5, 7, 12])
+    framed = torch.tensor([BEGIN, *text.tolist(), END])
+    values = SMALL.model_dump() | {"positions": "rotary", "norm": "before"}
+    model = small_bert(BertConfig(**values)).double()
+    with torch.no_grad():
+        wanted = by_the_formulas(model, framed)
+        found = model(text[None], torch.tensor([5]))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+        for layer in model.layers:
+            layer.self.rotary = None
+        assert (model(text[None], torch.tensor([5])) - wanted).abs().max() > 1e-3
 
 
 @pytest.mark.slow

@@ -8,7 +8,10 @@
     pairs       P(the second follows the first) = softmax(W tanh(W x_0) + b)
 
 RoBERTa and XLM-R (Liu et al., 2019; Conneau et al., 2020) differ by settings: one segment, no pooler, and a table of
-positions whose first rows are not used. A sentence has one vector (Reimers & Gurevych, 2019):
+positions whose first rows are not used. Models trained here turn queries and keys by their position in place of P, and
+have the norm before each sublayer, with one more after the last (as in Warner et al., 2024): what the neighbours of a
+hidden token are is then known from the first step, and need not be learned for each position apart.
+A sentence has one vector (Reimers & Gurevych, 2019):
 
     sentence    v = pool(x_0 … x_{n+1})                                  mean, first, last, or largest of each column
                 v ← φ(W v + b)                                           any number of times
@@ -45,13 +48,14 @@ from seqloom.core.declaration import (
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.models.elmo import frame
 from seqloom.models.transformer import EncoderLayer
-from seqloom.nn.blocks import Activation, FeedForward, Residual, activated
+from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual, activated
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.init import linear, seeded
 from seqloom.nn.multihead import SelfAttention, check_heads
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import additive, length_mask, pack, packing_of
+from seqloom.nn.rotary import Rotary, rotary_rates
 
 FRAME = 2
 """Symbols around each text: BEGIN and END."""
@@ -67,6 +71,9 @@ SIZES = (
 
 WINDOWS: dict[Pieces, int] = {"char": 128, "word": 64, "bpe": 128, "unigram": 128, "published": 128}
 """Positions of a model that is trained here: a window of text."""
+
+ROTARY_BASE = 10_000.0
+"""The slowest pair of numbers turns about once in 2π times as many positions."""
 
 CLASSIFIER_SIZES = ((20_000, 128, 1, 4), (200_000, 128, 2, 4), (10**18, 256, 4, 4))
 """A classifier without a trained trunk, up to so many examples: width, layers and heads."""
@@ -123,7 +130,7 @@ class BertConfig(ModelSettings):
     task_kind: ClassVar[TaskKind] = "masked_language_modelling"
     other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("classification",)
     is_rounded_by_int8: ClassVar[bool] = True
-    trunk: ClassVar[tuple[str, ...]] = ("embedding.", "positions", "segments", "norm.", "layers.")
+    trunk: ClassVar[tuple[str, ...]] = ("embedding.", "positions", "segments", "norm.", "layers.", "last_norm.")
     head: ClassVar[tuple[str, ...]] = ("classifier.",)
 
     kind: Literal["bert"] = "bert"
@@ -142,8 +149,12 @@ class BertConfig(ModelSettings):
     """Share of numbers dropped from embeddings and from the output of each sublayer, in training."""
     epsilon: float = Field(1e-12, gt=0, lt=1)
     """Added to the variance in each norm."""
+    norm: NormPlace = "after"
+    """Where norms are: after each sublayer (the paper), or before it."""
+    positions: Literal["learned", "rotary"] = "learned"
+    """learned (a row per position, the paper) or rotary (queries and keys are turned)."""
     longest: int = Field(512, ge=FRAME, le=1_000_000)
-    """Tokens of the longest text, BEGIN and END counted: each position has a row of a table."""
+    """Tokens of the longest text, BEGIN and END counted."""
     unused_positions: int = Field(0, ge=0, le=1_000_000)
     """Rows of that table before the row of the first position: 0 for BERT, 2 for RoBERTa and XLM-R."""
     segments: int = Field(2, ge=0, le=1_000)
@@ -174,6 +185,9 @@ class BertConfig(ModelSettings):
                 f"model.sentence.longest={self.sentence.longest} is more than the model.longest={self.longest} "
                 "positions of the model"
             )
+        size = self.width // self.heads
+        if self.positions == "rotary" and (size % 2 or size < 4):
+            raise ValueError(f"model.positions=rotary turns pairs of numbers, and heads have {size}; make them even")
         if self.has_pair_output and not self.has_pooler:
             raise ValueError("model.has_pair_output=true reads the pooler; set model.has_pooler=true as well")
         return self
@@ -185,6 +199,9 @@ class BertConfig(ModelSettings):
         reasons = (
             Reason(("model.kind", "model.width", "model.layers", "model.heads"), why),
             Reason(("model.longest",), f"{longest} positions, each of which sees all others"),
+            Reason(
+                ("model.positions", "model.norm"), "distances known from the first step: fewer steps until it learns"
+            ),
         )
         width = self.width if "width" in self.model_fields_set else width
         settings = {
@@ -193,6 +210,8 @@ class BertConfig(ModelSettings):
             "heads": heads,
             "feed_forward": 4 * width,
             "longest": longest,
+            "positions": "rotary",
+            "norm": "before",
         }
         return ModelSizes(settings, reasons, max_learning_rate=1e-3, window=longest, warmup=500)
 
@@ -237,22 +256,26 @@ class Bert(nn.Module):
         super().__init__()
         width = config.width
 
+        is_turned = config.positions == "rotary"
+        rotary = Rotary(rotary_rates(width // config.heads, base=ROTARY_BASE)) if is_turned else None
+
         def bypass() -> Residual:
-            return Residual(width, norm="after", dropout_rate=config.dropout_rate, epsilon=config.epsilon)
+            return Residual(width, norm=config.norm, dropout_rate=config.dropout_rate, epsilon=config.epsilon)
 
         def layer() -> EncoderLayer:
-            attention = SelfAttention(width, config.heads)
+            attention = SelfAttention(width, config.heads, rotary=rotary)
             return EncoderLayer(
                 attention, FeedForward(width, config.feed_forward, activation=config.activation), bypass
             )
 
         self.longest, self.unused_positions = config.longest, config.unused_positions
         self.embedding = Embedding(symbols, width)
-        self.positions = _table(config.unused_positions + config.longest, width)
+        self.positions = None if is_turned else _table(config.unused_positions + config.longest, width)
         self.segments = _table(config.segments, width) if config.segments else None
         self.norm = nn.LayerNorm(width, eps=config.epsilon)
         self.dropout = Dropout(config.dropout_rate)
         self.layers = cast("list[EncoderLayer]", nn.ModuleList(layer() for _ in range(config.layers)))
+        self.last_norm = nn.LayerNorm(width, eps=config.epsilon) if config.norm == "before" else None
         self.masked = None
         if config.has_output:
             table = self.embedding.weight if config.tying == "output" else Embedding(symbols, width).weight
@@ -279,7 +302,8 @@ class Bert(nn.Module):
                 f"a text of {packing.longest} tokens is longer than the {self.longest} positions there are"
             )
         x = self.embedding(pack(ids, packing))  # [tokens, width]
-        x = x + F.embedding(packing.positions + self.unused_positions, self.positions)
+        if self.positions is not None:
+            x = x + F.embedding(packing.positions + self.unused_positions, self.positions)
         if self.segments is not None:
             x = x + (self.segments[0] if segments is None else F.embedding(pack(segments, packing), self.segments))
         x = self.dropout(self.norm(x))
@@ -288,7 +312,7 @@ class Bert(nn.Module):
             mask = additive(length_mask(lengths, packing.longest), x.dtype)[:, None, None]
         for layer in self.layers:
             x = layer(x, packing, mask)
-        states: Tensor = x
+        states: Tensor = x if self.last_norm is None else self.last_norm(x)
         return states
 
     def masked_features(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
