@@ -252,6 +252,9 @@ class BertConfig(ModelSettings):
 class Bert(nn.Module):
     """Embeddings and encoder layers; `forward` gives vectors of tokens, `sentence_vectors` of texts."""
 
+    embeddings: ClassVar[tuple[str, ...]] = ("embedding.", "positions", "segments", "norm.")
+    """Beginnings of the names of what comes before the layers."""
+
     def __init__(self, config: BertConfig, symbols: int) -> None:
         super().__init__()
         width = config.width

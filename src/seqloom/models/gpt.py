@@ -312,6 +312,9 @@ class GptLayer(nn.Module):
 class Gpt(nn.Module):
     """Embeddings, layers and the output; `forward` reads windows of text, `stepper` is decoding."""
 
+    embeddings: ClassVar[tuple[str, ...]] = ("embedding.", "positions")
+    """Beginnings of the names of what comes before the layers."""
+
     def __init__(
         self,
         embedding: Embedding,

@@ -348,6 +348,11 @@ class Transformer(nn.Module):
     """Encoder, decoder and output; `forward` is teacher-forced training, `stepper` is decoding."""
 
     stepper_options: ClassVar[frozenset[StepperOption]] = frozenset({"heads", "shortlist"})
+    embeddings: ClassVar[tuple[str, ...]] = (
+        *("encoder.embedding", "encoder.positions", "encoder.bias"),
+        *("decoder.embedding", "decoder.positions", "decoder.bias"),
+    )
+    """Beginnings of the names of what comes before the layers."""
 
     def __init__(
         self,

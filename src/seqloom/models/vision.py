@@ -338,6 +338,9 @@ class VitLayer(nn.Module):
 class Vit(nn.Module):
     """Patches, a class token and encoder layers; `forward` gives the vectors of tokens, the class token first."""
 
+    embeddings: ClassVar[tuple[str, ...]] = ("embedding.", "class_token", "positions")
+    """Beginnings of the names of what comes before the layers."""
+
     def __init__(
         self,
         embedding: PatchEmbedding,
@@ -570,6 +573,9 @@ class SwinStage(nn.Module):
 
 class Swin(nn.Module):
     """Patches and stages on ever coarser grids; `forward` gives the vectors of the last grid, row by row."""
+
+    embeddings: ClassVar[tuple[str, ...]] = ("embedding",)
+    """Beginnings of the names of what comes before the layers."""
 
     def __init__(
         self,

@@ -200,6 +200,11 @@ class SelfAttention(nn.Module):
             and self.scale is None
         )
 
+    def fused_parts(self) -> dict[str, dict[str, int]]:
+        """The rows of the parts of `qkv`."""
+        queries, keys = self.heads * self.head_size, self.key_heads * self.head_size
+        return {"qkv": {"query": queries, "key": keys, "value": keys}}
+
     @property
     def has_plain_heads(self) -> bool:
         """Whether each head has its own keys and values, and they are used as they are, without positions or norms."""
@@ -320,6 +325,10 @@ class CrossAttention(nn.Module):
         """Whether it is that of the paper: equal shares of the width, biases, scores by 1/√size."""
         is_square = self.query.out_features == self.query.in_features
         return is_square and self.query.bias is not None and self.scale is None
+
+    def fused_parts(self) -> dict[str, dict[str, int]]:
+        """The rows of the parts of `memory`."""
+        return {"memory": dict.fromkeys(("key", "value"), self.memory.out_features // 2)}
 
     def key_values(self, memory: Float[Tensor, "tokens width"], packing: Packing) -> KeyValues:
         """Keys and values of a memory, computed once for all queries."""

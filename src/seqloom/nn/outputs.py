@@ -265,7 +265,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         if bias is not None:
             losses -= share * (bias.sum() if not absent else bias.sum() - bias[list(absent)].sum())
         feature_gradient = torch.empty_like(features) if needs_gradient else None
-        weight_gradient = torch.zeros_like(weight) if needs_gradient else None
+        # A frozen table needs none, which is most of the work of a large vocabulary.
+        needs_weight = needs_gradient and ctx.needs_input_grad[1]  # type: ignore[attr-defined]
+        weight_gradient = torch.zeros_like(weight) if needs_weight else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
         rows = max(1, CHUNK_ELEMENTS // weight.shape[0])
         for begin in range(0, len(targets), rows):
@@ -279,16 +281,18 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             normaliser = exponentials.sum(1, keepdim=True)  # [rows, 1]
             # Token by token: the sums of the terms are far larger than the sum of their differences.
             losses[begin : begin + rows] += (normaliser.log() + highest).sub_(wanted, alpha=hit).squeeze(1)
-            if feature_gradient is None or weight_gradient is None:
+            if feature_gradient is None:
                 continue
             # p = exponentials / normaliser; the division is done on the short side of each product.
             part = feature_gradient[begin : begin + rows]
             torch.mm(exponentials, weight, out=part).div_(normaliser)
-            weight_gradient.addmm_(exponentials.t(), some / normaliser)
+            if weight_gradient is not None:
+                weight_gradient.addmm_(exponentials.t(), some / normaliser)
             if bias_gradient is not None:
                 bias_gradient.addmv_(exponentials.t(), normaliser.reciprocal().squeeze(1))
-        if feature_gradient is not None and weight_gradient is not None:
+        if feature_gradient is not None:
             feature_gradient.sub_(share * summed_weight).sub_(weight.index_select(0, targets), alpha=hit)
+        if weight_gradient is not None:
             weight_gradient.sub_(share * features.sum(0)).index_add_(0, targets, features, alpha=-hit)
         if bias_gradient is not None:
             bias_gradient.sub_(share * len(targets))

@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from safetensors.torch import save_file
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.core.archive import by_origin, is_archive, temporary_folder, unpacked
 from seqloom.core.arguments import as_path, shown
 from seqloom.core.arrays import map_safetensors
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError, warn
+from seqloom.core.events import ignore
 from seqloom.metrics.calibration import Calibration
 from seqloom.nn.embeddings import Symbols
 from seqloom.nn.fast.int8 import keep_scales
+from seqloom.nn.lora import merge_adapters
 from seqloom.pretrained.folder import is_published
+from seqloom.runs.adapters import Base, add_adapters, is_adapter, load_start
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.importing import opened_published
 from seqloom.runs.languages import LanguageChoice
@@ -50,7 +54,7 @@ from seqloom.training.checkpoint import (
 )
 from seqloom.training.progress import Progress
 from seqloom.training.run_guard import holder_of
-from seqloom.training.weights import load_weights
+from seqloom.training.weights import load_weights, weights_of
 
 CPU = torch.device("cpu")
 
@@ -247,6 +251,10 @@ def find_model(folder: Path) -> Path:
         raise UsageError(f"{folder}: model directory not found{remedy}")
     if is_published(folder):
         return opened_published(folder)
+    if is_adapter(folder):
+        raise ModelError(
+            f"{folder} is an adapter, not a model; merge it with its base: seqloom merge {folder} --out MODEL"
+        )
     if is_archive(folder):
         return find_model(unpacked(folder, check=check_archived))
     if folder.is_file() and is_published(folder.parent):
@@ -345,15 +353,53 @@ def _model_at(run: Path, step: int) -> Path:
             "unfinished": {"run": str(run), "step": progress.step, "steps": config.training.steps},
         }
         card = replace(recorded, trained_on={**recorded.trained_on, **reached})
+        merged: dict[str, Tensor] = {}
+        if config.training.lora is not None:  # whose checkpoints hold adapters alone
+            expected = recorded.trained_on.get("base", {}).get("sha256", "")
+            merged = merged_weights(config, tokenizers, read_weights(weights), origin=str(run), expected=expected)
+            card = replace(card, parameters=sum(tensor.numel() for tensor in merged.values()))
 
         def write(path: Path) -> None:
-            weights.replace(path)
+            if merged:
+                save_file(merged, path)
+            else:
+                weights.replace(path)
             if (run / PUBLISHED).is_dir():
                 shutil.copytree(run / PUBLISHED, path.with_name(PUBLISHED))
 
         write_model(folder, config, tokenizers=tokenizers, card=card, write=write)
 
     return temporary_folder(run, version=version, make=make)
+
+
+def merged_weights(
+    config: RunConfig,
+    tokenizers: Tokenizers,
+    adapter: Mapping[str, Tensor],
+    *,
+    origin: str,
+    base: Path | None = None,
+    expected: str | None = None,
+) -> dict[str, Tensor]:
+    """The weights of a model that `training.lora` adapts, from its base and the tensors of its adapter.
+
+    The base is that of training.start_from, unless another place is given; `expected` is the SHA-256 of its weights.
+    """
+    place = Path(config.training.start_from or "") if base is None else base
+    if not place.exists():
+        raise UsageError(f"{origin} adapts {place}, which was not found; name its base with --base")
+    home = find_model(place)
+    read_card(home)
+    if expected is not None:
+        Base.of(str(place), home).require(expected, of=Path(origin))
+    settings = config.model
+    if not isinstance(settings, BuildsModel):
+        raise ModelError(f"{origin} cannot be merged: only Python can build its model")
+    model = build_within(home / "model.safetensors", lambda: build_model(settings, tokenizers, seed=config.seed))
+    add_adapters(model, config, new=load_start(model, config, home, listener=ignore))
+    load_weights(model, adapter, origin=origin)
+    merge_adapters(model)
+    return weights_of(model)
 
 
 def _is_run(folder: Path) -> bool:

@@ -62,13 +62,19 @@ POSITIONS = (
 )
 """Settings of language modelling in which the position in the text is counted."""
 
+LORA_RATE = 5
+"""Factor of the learning rate with training.lora: adapters begin at zero, and need not keep what was learned."""
+
 MAX_CONTINUED_LENGTH = 128
 """Tokens of a window, if an encoder is trained further and task.length is not given."""
 
 CLASSES = ("task.labels", "task.is_paired")
 """Settings of classification that give the scores of a model their meaning."""
 
-FIXED = ("seed", "data", "text", "model", "task.kind", "training.optimiser", *POSITIONS, *CLASSES)
+TRAINED = ("training.optimiser", "training.freeze", "training.lora")
+"""Settings that give the state of the optimiser its meaning."""
+
+FIXED = ("seed", "data", "text", "model", "task.kind", *TRAINED, *POSITIONS, *CLASSES)
 """Settings, or whole sections, that give weights, ids and positions of a run their meaning."""
 
 FREE = ("data.workers", "data.train", "data.dev", "data.monolingual", "model.builder")
@@ -172,7 +178,10 @@ def choose_config(
     inherited: dict[str, Any] = {}
     if first.training.start_from is not None:
         classes = len(sizing.defaults.get("task", {}).get("labels", ()))
-        inherited = _inherited(first.training.start_from, sizing.defaults, classes=classes, listener=listener)
+        has_lora = first.training.lora is not None
+        inherited = _inherited(
+            first.training.start_from, sizing.defaults, classes=classes, has_lora=has_lora, listener=listener
+        )
     elif first.data.tokenizers_from is not None:
         inherited = {"text": first.text.model_dump(mode="json")}
     outside = {"model": first.model.model_dump(mode="json")} if isinstance(first.model, OutsideConfig) else {}
@@ -311,7 +320,7 @@ def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
     """The settings of a run whose text is unknown: what is chosen for every text, and general defaults for the rest."""
     first = resolve(RunConfig, file=file, overrides=overrides)
     if first.training.start_from is not None:
-        inherited = _inherited(first.training.start_from, {}, listener=ignore)
+        inherited = _inherited(first.training.start_from, {}, has_lora=first.training.lora is not None, listener=ignore)
         return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
     text = _text_defaults(first)
     first = resolve(RunConfig, defaults=text, file=file, overrides=overrides)
@@ -368,7 +377,9 @@ def with_model(config: RunConfig, model: BuildsModel) -> RunConfig:
     return resolve(RunConfig, defaults={**config.model_dump(mode="json"), "model": section.model_dump(mode="json")})
 
 
-def _inherited(start_from: str, defaults: dict[str, Any], *, classes: int = 0, listener: Listener) -> dict[str, Any]:
+def _inherited(
+    start_from: str, defaults: dict[str, Any], *, classes: int = 0, has_lora: bool = False, listener: Listener
+) -> dict[str, Any]:
     """Text and model settings of the model to start from, and a low learning rate, which keeps what it has learned.
 
     A classifier has a head for so many `classes` in place of the heads of that model.
@@ -378,7 +389,7 @@ def _inherited(start_from: str, defaults: dict[str, Any], *, classes: int = 0, l
     inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
     if classes:
         inherited["model"] |= start.model.classifier_settings(classes)
-    rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate)
+    rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate) * (LORA_RATE if has_lora else 1)
     notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
     training = defaults.get("training", {})
     warmup = min(100, training["steps"] // 4) if "steps" in training else 100
@@ -517,7 +528,8 @@ def _damaged_record(path: Path, reason: str) -> ModelError:
 
 def fixed_settings(config: RunConfig) -> dict[str, Any]:
     """The settings that give weights and ids their meaning, by their full paths; they cannot change in a run."""
-    flat = flat_settings(config.model_dump(mode="json"))
+    values = config.model_dump(mode="json")
+    flat = {"training.lora": values["training"].pop("lora"), **flat_settings(values)}  # one value: it may be null
     is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in FIXED) for name in flat}
     return {name: value for name, value in flat.items() if is_fixed[name] and name not in FREE}
 

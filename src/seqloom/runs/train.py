@@ -24,11 +24,21 @@ from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.scoring import CorpusScore
+from seqloom.nn.lora import merge_adapters
+from seqloom.runs.adapters import FOLDER, Base, add_adapters, is_adapter, is_same_task, load_start, save_adapter
 from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.detection import learn_tables
 from seqloom.runs.labelled import LabelledData
-from seqloom.runs.loading import LoadedFitted, LoadedModel, build_model, find_model, require_builder, require_device
+from seqloom.runs.loading import (
+    LoadedFitted,
+    LoadedModel,
+    build_model,
+    find_model,
+    merged_weights,
+    require_builder,
+    require_device,
+)
 from seqloom.runs.model_dir import (
     CARD,
     PUBLISHED,
@@ -36,6 +46,7 @@ from seqloom.runs.model_dir import (
     DevResult,
     counted_name,
     read_card,
+    read_part,
     read_settings,
     require_exact_weights,
     save_fitted,
@@ -75,11 +86,12 @@ from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import EncodedText, Tokenizers
 from seqloom.training.checkpoint import final_folders, pointed_step, verify_checkpoint
 from seqloom.training.distributed import World, join
+from seqloom.training.optimisers import trained
 from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked, remove_leftovers
 from seqloom.training.task import Prepares
 from seqloom.training.trainer import Trainer
-from seqloom.training.weights import average_weights, load_trunk, load_weights
+from seqloom.training.weights import average_weights, load_weights, weights_of
 
 # The journal of a run: `events.jsonl`, a line per event, for curves and monitoring.
 
@@ -345,10 +357,12 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     of_home = read_card(home)
     trained_on = {**of_home.trained_on, "averaged": [str(folder) for folder in folders]}
     card = Card(of_home.source, of_home.target, of_home.parameters, trained_on)
-    tokenizers, weights = Tokenizers.load(home / "text"), average_weights(places)
+    tokenizers, weights, config = Tokenizers.load(home / "text"), average_weights(places), read_settings(home)
+    if config.training.lora is not None and not homes:  # whose checkpoints hold adapters alone
+        weights = merged_weights(config, tokenizers, weights, origin=str(out))
     save_model(
         out,
-        read_settings(home),
+        config,
         tokenizers=tokenizers,
         weights=weights,
         card=card,
@@ -396,6 +410,8 @@ class _Session:
     world: World
     listener: Listener
     """That of the caller, and the journal."""
+    base: Base | None = None
+    """The model that is adapted by training.lora."""
 
     def card(self, values: Mapping[str, Any]) -> Card:
         """The model card, with what is known of the training."""
@@ -410,6 +426,7 @@ class _Session:
             counted_name(self.config): outcome.tokens,
             "seconds": round(outcome.seconds, 1),
             "best_dev_loss": outcome.best_loss,
+            **({} if self.base is None else {"base": self.base.model_dump()}),
         }
 
 
@@ -443,9 +460,16 @@ def _open(
             f"{type(model).__name__} cannot be trained as a {use}: it has no {' and no '.join(missing)}; see "
             f"{protocol} in seqloom/models/protocols.py for what a model must offer"
         )
-    if config.training.start_from is not None and resumed_from is None:
-        start = _start_from(model, config, listener=listener)
-        is_whole = _is_same_task(config, read_settings(start))
+    base, lora = None, config.training.lora
+    if config.training.start_from is not None and (resumed_from is None or lora is not None):
+        start = find_model(Path(config.training.start_from))
+        new = load_start(model, config, start, listener=listener if resumed_from is None else ignore)
+        if lora is not None:
+            base = Base.of(config.training.start_from, start)
+            if resumed_from is not None and (run / CARD).is_file():
+                base.require(read_part(run / CARD)["trained_on"]["base"]["sha256"], of=run)
+            add_adapters(model, config, new=new)
+        is_whole = is_same_task(config, read_settings(start))
         if world.is_first and is_whole and (start / PUBLISHED).is_dir():  # so that it can be exported as that one
             shutil.copytree(start / PUBLISHED, run / PUBLISHED, dirs_exist_ok=True)
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
@@ -460,7 +484,10 @@ def _open(
     trainer: Trainer[Any] = Trainer(
         model, task, config.training, run=run, seed=config.seed, device=world.device, listener=listener, world=world
     )
-    return _Session(run, config, resumed_from, settings, data, model, task, trainer, world, listener)
+    if lora is not None or config.training.freeze:
+        count, total = sum(each.numel() for each in trained(model).values()), _parameters(model)
+        notice(listener, f"{count:,} of {total:,} parameters are trained ({count / total:.1%}); the others are frozen")
+    return _Session(run, config, resumed_from, settings, data, model, task, trainer, world, listener, base)
 
 
 def _train(
@@ -495,6 +522,10 @@ def _train(
             return finished
 
     weights, chosen, loss = _choose_weights(session)
+    adapter = weights
+    if session.base is not None:
+        merge_adapters(session.model)
+        weights = weights_of(session.model)
     trained_on = {**session.trained_on(outcome), "weights": chosen}
     if math.isfinite(loss):
         trained_on["dev_loss"] = loss
@@ -517,6 +548,9 @@ def _train(
         tables=learn_tables(session.data, (card.source, card.target)),
         published=run / PUBLISHED,
     )
+    if session.base is not None:
+        save_adapter(run / FOLDER, adapter, model=folder, config=config, base=session.base)
+        notice(listener, f"the adapter alone is {run / FOLDER}; merge it with its base by seqloom merge {run / FOLDER}")
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))
     if failure is not None:
@@ -535,6 +569,8 @@ def _finished(run: Path, config: RunConfig, *, outcome: Outcome) -> Trained | No
     except (ModelError, OSError):
         return None
     if settings != config or card.trained_on.get("steps") != outcome.step or not card.scores:
+        return None
+    if config.training.lora is not None and not is_adapter(run / FOLDER):
         return None
     return Trained(run, folder, outcome, card.measured, config.purpose)
 
@@ -559,7 +595,7 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
     model = build_model(session.builder, session.data.tokenizers, seed=seed_for(session.config.seed, "weights"))
     if training.start_from is not None:
         with suppress(SeqloomError):
-            _start_from(model, session.config, listener=ignore)
+            load_start(model, session.config, find_model(Path(training.start_from)), listener=ignore)
     if isinstance(session.task, Prepares):
         session.task.prepare(model)
     with torch.no_grad():
@@ -642,38 +678,6 @@ def _fitted(config: RunConfig, data: PairData | TextData, *, listener: Listener)
     assert isinstance(settings, FitsText)
     text = EncodedText(data.train.ids, data.tokenizers.target.vocabulary)
     return settings.fit(text, seed=seed, listener=listener)
-
-
-def _is_same_task(config: RunConfig, start: RunConfig) -> bool:
-    """Whether a model can have all weights of another one: both are for the same task, and the same labels."""
-    one, other = config.task, start.task
-    if isinstance(one, ClassificationConfig) and isinstance(other, ClassificationConfig):
-        return one.labels == other.labels
-    return one.kind == other.kind
-
-
-def _start_from(model: nn.Module, config: RunConfig, *, listener: Listener) -> Path:
-    """Give a model the weights of another one, whose directory is returned.
-
-    For another task, or other labels, the trunk must fit, and what else has the same name and shape is taken too.
-    """
-    assert config.training.start_from is not None
-    folder = find_model(Path(config.training.start_from))
-    require_exact_weights(folder, read_card(folder))
-    weights: dict[str, Tensor] = average_weights([folder])
-    if not _is_same_task(config, start := read_settings(folder)):
-        taken = load_trunk(model, weights, trunk=config.model.trunk, head=config.model.head, origin=str(folder))
-        for what, names in (("new", taken.new), ("not used", taken.unused)):
-            if names:
-                notice(listener, f"{what}: {', '.join(names)} (task {start.task.kind} → {config.task.kind})")
-        return folder
-    remedy = (
-        "Leave out the settings of model and text; they are then taken from that model: "
-        f"seqloom train --train … --out … training.start_from={folder}"
-    )
-    with torch.no_grad():
-        load_weights(model, weights, origin=str(folder), remedy=remedy)
-    return folder
 
 
 def _choose_weights(session: _Session) -> tuple[dict[str, Tensor], str, float]:

@@ -13,7 +13,7 @@ import gc
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Generic, Protocol, cast, runtime_checkable
+from typing import Any, Generic, cast
 
 import torch
 from torch import Tensor, distributed, nn
@@ -23,7 +23,7 @@ from seqloom.core.errors import ConfigError
 from seqloom.core.events import Listener, notice
 from seqloom.training.checkpoint import LazyTensors, ShardedState, TensorSpec
 from seqloom.training.distributed import World
-from seqloom.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
+from seqloom.training.optimisers import HasLayers, make_optimiser, optimiser_tensors, restore_optimiser
 from seqloom.training.parallel import ParallelStrategy, Replicated, SummedLoss
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.task import Batch, Task
@@ -32,19 +32,6 @@ from seqloom.training.weights import live_weights
 # Sharding a model: which parts are gathered together, and what cannot be split.
 
 _DEVICES = ("cpu", "cuda")
-
-
-@runtime_checkable
-class HasLayers(Protocol):
-    """A model that can be gathered layer by layer. Others are gathered as a whole for each batch."""
-
-    def layers_by_entry(self) -> Sequence[tuple[nn.Module, str]]:
-        """Its layers, each with the method by which a loss enters it.
-
-        In training a layer must be used through this method only, and equally often for every batch: ranks with
-        different batches synchronise in every call.
-        """
-        ...
 
 
 @contextmanager
@@ -184,7 +171,8 @@ class Sharded(Generic[Batch]):
 
     def share(self) -> None:
         """Shard the model. A copy takes part in training; its tensors are those of the model until they are split."""
-        whole = live_weights(self._model)
+        self._stored = [*live_weights(self._model)]
+        whole = {**dict(self._model.named_parameters()), **live_weights(self._model)}
         self._specs = {name: TensorSpec(each.dtype, tuple(each.shape)) for name, each in whole.items()}
         try:
             shared = (*self._model.parameters(), *self._model.buffers())
@@ -325,7 +313,7 @@ class Sharded(Generic[Batch]):
 
     def sharded_state(self) -> ShardedState:
         kept = {**dict(self.learner.named_buffers()), **self.held}
-        weight_specs = {name: self._full_spec(kept[name], like=name) for name in self._specs}
+        weight_specs = {name: self._full_spec(kept[name], like=name) for name in self._stored}
         states = optimiser_tensors(self.optimiser, self.parameters)
         owners = {name: name.rsplit("/", 1)[0] for name in states}
         optimiser_specs = {name: self._full_spec(tensor, like=owners[name]) for name, tensor in states.items()}

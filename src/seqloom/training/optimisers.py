@@ -8,15 +8,18 @@ adamw    m = β₁ m + (1 − β₁) g               v = β₂ v + (1 − β₂)
 Where the gradient of a table holds some of its rows only, these rows move by the same formulas (`sparse_updates`).
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from seqloom.core.errors import ModelError
+from seqloom.core.errors import ConfigError, ModelError
 from seqloom.nn.embeddings import Embedding
 from seqloom.training.settings import TrainingConfig
 from seqloom.training.sparse_updates import adam_rows, gradient_values, sgd_rows, update_touched_rows
@@ -49,17 +52,104 @@ def clip_by_value(gradients: list[Tensor], limit: float) -> None:
     torch._foreach_clamp_min_(gradients, -limit)
 
 
+# Which weights are trained, and at which rate, by the layers that a model names.
+
+EMBEDDINGS = "embeddings"
+"""The word for all that comes before the layers, in training.freeze."""
+
+
+@runtime_checkable
+class HasLayers(Protocol):
+    """A model that names its layers. It may also have `embeddings`, the beginnings of names of what comes before."""
+
+    def layers_by_entry(self) -> Sequence[tuple[nn.Module, str]]:
+        """Its layers from the input on, each with the method by which a loss enters it.
+
+        In training a layer must be used through this method only, and equally often for every batch: ranks with
+        different batches synchronise in every call.
+        """
+        ...
+
+
+def is_embedding(model: nn.Module, name: str) -> bool:
+    """Whether a parameter comes before the layers."""
+    beginnings: tuple[str, ...] = getattr(model, EMBEDDINGS, ())
+    owner = model.get_submodule(name.rpartition(".")[0])
+    return name.startswith(beginnings) or isinstance(owner, (Embedding, nn.Embedding, nn.EmbeddingBag))
+
+
+def layers_below_head(model: nn.Module) -> dict[str, int]:
+    """How far each trained parameter is from the head of a model: d in rate · decayᵈ.
+
+        0               head and everything else that is in no layer
+        1 … n           last … first layer of a stack (an encoder, a decoder)
+        n + 1           embeddings, below the deepest stack
+
+    The layers of a stack have names that agree up to their first number. A table that is shared by embeddings and
+    output counts as embeddings.
+    """
+    if not isinstance(model, HasLayers) or not model.layers_by_entry():
+        raise ConfigError(
+            f"training.layer_decay needs a model that names its layers (layers_by_entry), which {type(model).__name__} "
+            "does not; leave it out"
+        )
+    names = {id(module): name for name, module in model.named_modules()}
+    stacks: dict[str, list[str]] = {}
+    for layer, _ in model.layers_by_entry():
+        name = names[id(layer)]
+        stacks.setdefault(re.split(r"\d", f"{name}.", maxsplit=1)[0], []).append(f"{name}.")
+    deepest = max(map(len, stacks.values()))
+    below = {layer: len(layers) - at for layers in stacks.values() for at, layer in enumerate(layers)}
+    found: dict[int, int] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        place = deepest + 1 if is_embedding(model, name) else 0
+        place = next((depth for layer, depth in below.items() if name.startswith(layer)), place)
+        found[id(parameter)] = max(place, found.get(id(parameter), 0))
+    return {name: found[id(parameter)] for name, parameter in trained(model).items()}
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
+    """Exclude parameters from training, by patterns of their names; the names of those that a pattern matches.
+
+    A parameter that is shared has several names, each of which counts.
+    """
+    frozen: dict[int, str] = {}
+    named = dict(model.named_parameters(remove_duplicate=False))
+    for pattern in patterns:
+        matching = [
+            name
+            for name in named
+            if fnmatchcase(name, pattern) or (pattern == EMBEDDINGS and is_embedding(model, name))
+        ]
+        if not matching:
+            known = dict.fromkeys(re.sub(r"\.\d+(?=\.)", ".*", name) for name in named)
+            raise ConfigError(
+                f"training.freeze={pattern} matches no weight of this model; there are: {', '.join(known)}, and "
+                f"{EMBEDDINGS} for all that comes before the layers"
+            )
+        for name in matching:
+            frozen.setdefault(id(named[name].requires_grad_(False)), name)
+    if patterns and not trained(model):
+        raise ConfigError(f"training.freeze={list(patterns)} leaves nothing to train; name fewer weights")
+    return [*frozen.values()]
+
+
 def make_optimiser(
     model: nn.Module, config: TrainingConfig, *, held: Mapping[str, nn.Parameter] | None = None
 ) -> Optimizer:
-    """The optimiser of a config over the trained parameters of a model; `held` are the shards of a rank, by name."""
+    """The optimiser of a config over the trained parameters of a model; `held` are the shards of a rank, by name.
+
+    Parameters with the same decay and the same share of the learning rate are a group.
+    """
     held = trained(model) if held is None else held
-    decayed, plain = split_by_decay(model)
-    groups = [
-        {"params": [held[name] for name in decayed], "weight_decay": config.weight_decay},
-        {"params": [held[name] for name in plain], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+    below = layers_below_head(model) if config.layer_decay < 1 else {}
+    groups: list[dict[str, Any]] = []
+    for parameters, decay in zip(split_by_decay(model), (config.weight_decay, 0.0), strict=True):
+        by_depth: dict[int, list[nn.Parameter]] = {}
+        for name in parameters:
+            by_depth.setdefault(below.get(name, 0), []).append(held[name])
+        for depth, some in by_depth.items():
+            groups.append({"params": some, "weight_decay": decay, "rate_share": config.layer_decay**depth})
     fused = {parameter.device.type for parameter in model.parameters()} <= {"cpu", "cuda"}
     optimiser: Optimizer
     match config.optimiser:
@@ -100,9 +190,9 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def set_rate(optimiser: Optimizer, rate: float) -> None:
-    """Use this learning rate for the next step."""
+    """Use this learning rate, or the share of it that a group has, for the next step."""
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["rate_share"]
 
 
 def optimiser_tensors(optimiser: Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:

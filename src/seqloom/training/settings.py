@@ -1,5 +1,6 @@
 """The settings of a training run: how long, with which optimiser, at which rate, and what is kept."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -10,6 +11,31 @@ Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class LoraConfig(Config):
+    """Low-rank adapters: pairs of small matrices that are trained in place of the weights of a trained model."""
+
+    rank: Annotated[int, Field(ge=1, le=4096)] = 8
+    """Rank of what is added to each matrix."""
+
+    alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 16.0
+    """Strength of what is added: it is multiplied by alpha / rank."""
+
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of numbers dropped from the input of the adapters, in training."""
+
+    targets: Annotated[tuple[str, ...], Field(min_length=1)] = ("query", "value")
+    """Matrices with an adapter: last words of their names (query, key, value, output, inner, outer, …), patterns of
+    whole names such as decoder.*.query, or all."""
+
+    rslora: bool = False
+    """Whether the factor is alpha / √rank, which does not fade as the rank grows."""
+
+    @property
+    def scale(self) -> float:
+        """The factor of what is added."""
+        return self.alpha / (math.sqrt(self.rank) if self.rslora else self.rank)
 
 
 class TrainingConfig(Config):
@@ -100,8 +126,21 @@ class TrainingConfig(Config):
     """Model folder whose weights the run starts from, in place of random ones; of a model for another task, its trunk
     and what else fits."""
 
+    freeze: tuple[str, ...] = ()
+    """Weights that are not trained: patterns of their names such as encoder.*, or embeddings, which stands for all that
+    comes before the layers."""
+
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Factor of the learning rate from a layer to the one below it: the head has the whole rate, the last layer this
+    share of it, the embeddings the lowest."""
+
+    lora: LoraConfig | None = None
+    """Low-rank adapters, which are trained in place of the weights of training.start_from; null trains the weights."""
+
     @model_validator(mode="after")
     def _fit_together(self) -> "TrainingConfig":
+        if self.lora is not None and self.start_from is None:
+            raise ValueError("lora adapts a trained model; name it with start_from")
         if self.clip_norm and self.clip_value:
             raise ValueError(
                 f"clip_norm is {self.clip_norm:g} and clip_value is {self.clip_value:g}; "

@@ -30,7 +30,7 @@ from seqloom.training.checkpoint import Disk
 from seqloom.training.checkpointer import Checkpointer, generators_kept, seed_generators
 from seqloom.training.distributed import World, alone
 from seqloom.training.fsdp import choose_strategy
-from seqloom.training.optimisers import clip_by_norm, clip_by_value, global_norm, gradients, set_rate
+from seqloom.training.optimisers import clip_by_norm, clip_by_value, freeze, global_norm, gradients, set_rate
 from seqloom.training.parallel import ParallelStrategy
 from seqloom.training.progress import Outcome, Progress, Share, deal
 from seqloom.training.resume import changed_settings, check_circumstances, circumstances
@@ -159,6 +159,7 @@ class Trainer(Generic[Batch]):
         self.config = config
         self.run, self.seed, self.device = run, seed, device
         self.listener = listener if self.world.is_first else ignore
+        freeze(self.model, config.freeze)
         choose_row_gradients(self.model, task, updates=config.table_updates, world=self.world, listener=self.listener)
         self.strategy: ParallelStrategy[Batch] = choose_strategy(
             self.model, task, config, world=self.world, listener=self.listener
