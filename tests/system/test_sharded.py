@@ -208,7 +208,7 @@ def compare(folder: Path, *names: str) -> None:
 
 
 def test_a_transformer_of_two_shards_equals_that_of_one_process(tmp_path: Path) -> None:
-    compare(tmp_path, "transformer")
+    compare(tmp_path, "transformer", "frozen", "adapted")
 
 
 @pytest.mark.slow

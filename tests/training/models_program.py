@@ -17,8 +17,10 @@ from seqloom.models.elmo import ElmoConfig
 from seqloom.models.gpt import GptConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
-from seqloom.models.transformer import TransformerConfig
+from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.init import seeded
+from seqloom.nn.lora import adapt
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
 from seqloom.tasks.masked_language_modelling import MaskedLanguageModellingTask
@@ -32,6 +34,7 @@ from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.tokenizer import TextConfig
 from seqloom.text.tokenizer_training import train_tokenizer
 from seqloom.training.distributed import World, join
+from seqloom.training.optimisers import freeze
 from seqloom.training.trainer import Trainer
 from training.toy import settings
 
@@ -77,8 +80,31 @@ def hidden(folder: Path) -> MaskedLanguageModellingTask:
 
 
 TRANSFORMER = TransformerConfig(width=16, heads=2, encoder_layers=2, decoder_layers=2, feed_forward=64)
+
+
+class Frozen:
+    """A Transformer of which the encoder is not trained, with the embeddings, which the decoder shares."""
+
+    def build(self, symbols: Symbols, *, seed: int) -> Transformer:
+        model = TRANSFORMER.build(symbols, seed=seed)
+        freeze(model, ["encoder.*", "decoder.layers.*.bias"])
+        return model
+
+
+class Adapted:
+    """A Transformer with adapters, which alone are trained."""
+
+    def build(self, symbols: Symbols, *, seed: int) -> Transformer:
+        model = TRANSFORMER.build(symbols, seed=seed)
+        with seeded(seed):
+            adapt(model, rank=2, scale=2.0, dropout=0.2, targets=("query", "value", "inner"))
+        return model
+
+
 MODELS: dict[str, tuple[object, Callable[[Path], object]]] = {
     "transformer": (TRANSFORMER, translation),
+    "frozen": (Frozen(), translation),
+    "adapted": (Adapted(), translation),
     "guesses": (TRANSFORMER.model_copy(update={"positions": "bias"}), lambda at: translation(at, teacher_forcing=0.5)),
     "seq2seq": (Seq2SeqConfig(width=6, embedding_width=4), translation),
     "feeding": (Seq2SeqConfig(width=6, embedding_width=4, input_feeding=True, skip="residual"), translation),

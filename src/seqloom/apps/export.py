@@ -3,6 +3,8 @@
 ctranslate2   a directory: the model, our tokenisers, and how to use them
 argos         a `.argosmodel` file for Argos Translate and LibreTranslate
 onnx          a directory: encoder and decoder step as ONNX graphs, with our tokenisers
+huggingface   a folder that transformers opens
+peft          a folder with the adapter of a run for PEFT
 arpa          a file of n-grams for KenLM, SRILM and others
 """
 
@@ -31,8 +33,10 @@ from seqloom.interop.ctranslate2_engine import max_positions, write_directory, w
 from seqloom.interop.huggingface import require_exportable, write_huggingface
 from seqloom.interop.onnx import require_onnx, wrap, write_onnx
 from seqloom.interop.onnx_stepper import write_graphs
+from seqloom.interop.peft import write_peft
 from seqloom.interop.published import is_imported, write_published
 from seqloom.nn.fast.int8 import MIN_WEIGHTS, keep_scales, kept_scales, row_scales
+from seqloom.runs.adapters import FOLDER, is_adapter
 from seqloom.runs.loading import LoadedModel, check_archived, find_model, in_words, load, require_translator
 from seqloom.runs.model_dir import (
     INT8_FORMAT,
@@ -137,7 +141,7 @@ def unpack(archive: Path, folder: Path) -> Packed:
     return Packed(folder, len(names), archive.stat().st_size, sha256_of(archive))
 
 
-ExportKind = Literal["ctranslate2", "argos", "onnx", "huggingface", "arpa"]
+ExportKind = Literal["ctranslate2", "argos", "onnx", "huggingface", "peft", "arpa"]
 """Export formats. A new one is a function below and a case in `export`."""
 
 
@@ -166,8 +170,10 @@ def export(
     """Export a model directory, or the model of a finished run; by default to a new name beside it."""
     if out is not None:
         require_new(out)
-    if to in ("onnx", "huggingface", "arpa") and quantization not in (None, "none"):
-        what = {"onnx": "ONNX graphs", "huggingface": "folders of Hugging Face", "arpa": "ARPA files"}[to]
+    folders = {"huggingface": "folders of Hugging Face", "peft": "folders of PEFT"}
+    unquantized = {"onnx": "ONNX graphs", "arpa": "ARPA files", **folders}
+    if to in unquantized and quantization not in (None, "none"):
+        what = unquantized[to]
         raise UsageError(f"--quantization {quantization} is not supported for {what}")
     name = model.resolve().name
     if to == "arpa":
@@ -175,6 +181,8 @@ def export(
         require_new(file)
         write_model_as_arpa(model, file)
         return Exported("arpa", file, quantization="none", bytes=file.stat().st_size)
+    if to == "peft":
+        return export_peft(model, out or beside(model, f"{name}-peft"))
     if to == "huggingface" and is_imported(folder := find_model(model)):
         return export_published(folder, out or beside(model, f"{name}-huggingface"))
     # Libraries that are missing are reported before the weights are read.
@@ -324,6 +332,17 @@ def export_published(model: Path, folder: Path) -> Exported:
         partial.mkdir()
         write_published(partial, model)
     return Exported("huggingface", folder, "none", _size(folder))
+
+
+def export_peft(model: Path, folder: Path) -> Exported:
+    """Write the adapter of a run, or an adapter directory, as a folder that PEFT opens; whole or not at all."""
+    adapter = model / FOLDER if is_adapter(model / FOLDER) else model
+    if not is_adapter(adapter):
+        raise UsageError(f"{model} has no adapter, which only a run with training.lora leaves; use --to huggingface")
+    with new_place(folder) as partial:
+        partial.mkdir()
+        write_peft(partial, adapter)
+    return Exported("peft", folder, "none", _size(folder))
 
 
 # --- sizes and READMEs ------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ EXAMPLES = examples(
     "seqloom export run/model --to argos --out de-en.argosmodel",
     "seqloom export run/model --to onnx",
     "seqloom export run/model --to huggingface --out folder",
+    "seqloom export run/adapter --to peft --out folder",
     "seqloom export ngram/model --to arpa --out model.arpa.gz",
 )
 
@@ -23,7 +24,7 @@ EXAMPLES = examples(
 def export(
     model: ModelFolder,
     to: Annotated[
-        Literal["ctranslate2", "argos", "onnx", "huggingface", "arpa"],
+        Literal["ctranslate2", "argos", "onnx", "huggingface", "peft", "arpa"],
         typer.Option(
             "--to",
             metavar="KIND",
@@ -31,6 +32,7 @@ def export(
             "[bold]argos[/bold]: a package for Argos Translate and LibreTranslate; requires text.kind=unigram. "
             "[bold]onnx[/bold]: a folder with encoder and decoder step as ONNX graphs, and the tokenisers. "
             "[bold]huggingface[/bold]: a folder that transformers opens, model and tokeniser. "
+            "[bold]peft[/bold]: the adapter of a run with training.lora, for PEFT; its base must be a published model. "
             "[bold]arpa[/bold]: an n-gram file for KenLM and others; .gz compresses it.",
         ),
     ],
@@ -70,7 +72,7 @@ def export(
     if json:
         print(json_line(written))
         return
-    stored = "" if written.kind in ("arpa", "huggingface") else f", quantization {written.quantization}"
+    stored = "" if written.kind in ("arpa", "huggingface", "peft") else f", quantization {written.quantization}"
     print(clean(f"Written  {written.path}  ({size(written.bytes)}{stored})"))
     for note in written.notes:
         print(clean(f"Note     {note}"))

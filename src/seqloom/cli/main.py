@@ -25,6 +25,7 @@ from seqloom.cli import (
     info,
     lab,
     look,
+    merge,
     pack,
     perplexity,
     score,
@@ -57,6 +58,7 @@ app.command(epilog=compare.EXAMPLES, rich_help_panel=BUILD)(compare.compare)
 app.command(epilog=train.EXAMPLES, rich_help_panel=BUILD)(train.train)
 app.command(epilog=config.EXAMPLES, rich_help_panel=BUILD)(config.config)
 app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)
+app.command(epilog=merge.EXAMPLES, rich_help_panel=BUILD)(merge.merge)
 app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
 app.command(epilog=serve.EXAMPLES, rich_help_panel=USE)(serve.serve)
 app.add_typer(serve.app, name="keys", rich_help_panel=USE)
@@ -123,7 +125,8 @@ def execute(arguments: Sequence[str]) -> int:
             return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"], ["keys"]) else words)
     except BaseException as error:
         # The result of these is a folder: a closed pipe is not a normal end.
-        is_streaming = not {"train", "demo", "average", "shortlist", "export", "lab", "pack", "unpack"} & set(words[:1])
+        writing = {"train", "demo", "average", "merge", "shortlist", "export", "lab", "pack", "unpack"}
+        is_streaming = not writing & set(words[:1])
         is_read = is_streaming or bool(_INFORMATION & set(ours))
         return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_read, words=words)
 

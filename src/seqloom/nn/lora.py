@@ -174,6 +174,12 @@ def adapt(
     model.register_state_dict_post_hook(leave_out_given)
 
 
+def adapted_rows(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """The first row and the number of rows of each adapter in its matrix, by name."""
+    adapters = ((name, each) for name, each in model.named_modules() if isinstance(each, LowRank))
+    return {name: (each.first, each.rows) for name, each in adapters}
+
+
 @torch.no_grad()
 def merge_adapters(model: nn.Module) -> None:
     """Put W + s B A in the place of each W: the model is as it was built, and has all its weights again."""

@@ -138,23 +138,33 @@ def add_adapters(model: nn.Module, config: RunConfig, *, new: tuple[str, ...]) -
 class AdapterRecord(Config):
     """What adapter.json holds."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[1] = 1
     seqloom: str
     base: Base
     lora: LoraConfig
+    rows: dict[str, tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]]]
+    """First row and number of rows of each pair in its matrix, by the beginning of the names of its tensors."""
 
 
 def is_adapter(folder: Path) -> bool:
     return (folder / ADAPTER).is_file()
 
 
-def save_adapter(folder: Path, tensors: Mapping[str, Tensor], *, model: Path, config: RunConfig, base: Base) -> None:
+def save_adapter(
+    folder: Path,
+    tensors: Mapping[str, Tensor],
+    *,
+    rows: Mapping[str, tuple[int, int]],
+    model: Path,
+    config: RunConfig,
+    base: Base,
+) -> None:
     """Write an adapter directory atomically; `model` is the directory of the merged model."""
     assert config.training.lora is not None
     partial = partial_name(folder, is_hidden=False)
     partial.mkdir(parents=True)
     try:
-        record = AdapterRecord(seqloom=__version__, base=base, lora=config.training.lora)
+        record = AdapterRecord(seqloom=__version__, base=base, lora=config.training.lora, rows=dict(rows))
         write_atomically(partial / ADAPTER, record.model_dump_json(indent=2) + "\n")
         save_file({name: for_disk(tensor) for name, tensor in tensors.items()}, partial / WEIGHTS)
         conversion = f"{PUBLISHED}/{RECORD}"

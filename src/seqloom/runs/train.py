@@ -24,7 +24,7 @@ from seqloom.core.files import write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.scoring import CorpusScore
-from seqloom.nn.lora import merge_adapters
+from seqloom.nn.lora import adapted_rows, merge_adapters
 from seqloom.runs.adapters import FOLDER, Base, add_adapters, is_adapter, is_same_task, load_start, save_adapter
 from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
@@ -522,7 +522,7 @@ def _train(
             return finished
 
     weights, chosen, loss = _choose_weights(session)
-    adapter = weights
+    adapter, rows = weights, adapted_rows(session.model)
     if session.base is not None:
         merge_adapters(session.model)
         weights = weights_of(session.model)
@@ -549,7 +549,7 @@ def _train(
         published=run / PUBLISHED,
     )
     if session.base is not None:
-        save_adapter(run / FOLDER, adapter, model=folder, config=config, base=session.base)
+        save_adapter(run / FOLDER, adapter, rows=rows, model=folder, config=config, base=session.base)
         notice(listener, f"the adapter alone is {run / FOLDER}; merge it with its base by seqloom merge {run / FOLDER}")
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))

@@ -1,0 +1,110 @@
+"""Merge: a model directory from a base and an adapter, of ours or of PEFT."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqloom.core.arguments import as_path
+from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.files import require_new
+from seqloom.interop.peft import add_peft, is_peft, read_peft
+from seqloom.interop.published import is_imported
+from seqloom.pretrained.record import ConversionRecord
+from seqloom.runs.adapters import FOLDER, adapter_tensors, is_adapter, is_same_task, read_adapter
+from seqloom.runs.loading import find_model, load, merged_weights
+from seqloom.runs.model_dir import (
+    CARD,
+    PUBLISHED,
+    Card,
+    parse_card,
+    read_calibration,
+    read_card,
+    read_part,
+    read_settings,
+    require_exact_weights,
+    save_model,
+    stored_tables,
+)
+from seqloom.text.tokenizer import Tokenizers
+from seqloom.training.weights import weights_of
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A model directory that was written."""
+
+    path: Path
+    base: Path
+    parameters: int
+    adapted: int
+    """Pairs of matrices that were merged."""
+    bytes: int
+
+
+def merge(adapter: Path | str, out: Path | str, *, base: Path | str | None = None) -> Merged:
+    """Write a base and its adapter as a model directory; whole or not at all.
+
+    An adapter directory knows its base, which may lie elsewhere by now; a folder of PEFT may name it.
+    """
+    adapter, out = as_path(adapter, "adapter"), as_path(out, "out")
+    place = None if base is None else as_path(base, "base")
+    require_new(out)
+    if not adapter.exists():
+        raise UsageError(f"{adapter}: adapter directory not found")
+    if is_adapter(adapter / FOLDER):
+        adapter = adapter / FOLDER
+    if is_adapter(adapter):
+        home, card, adapted = _merge_own(adapter, out, base=place)
+    elif is_peft(adapter):
+        home, card, adapted = _merge_peft(adapter, out, base=place)
+    else:
+        raise ModelError(f"{adapter} is not an adapter: it has neither adapter.json nor PEFT's adapter_config.json")
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    return Merged(out, home, card.parameters, adapted, size)
+
+
+def _merge_own(adapter: Path, out: Path, *, base: Path | None) -> tuple[Path, Card, int]:
+    record = read_adapter(adapter)
+    place = base or Path(record.base.path)
+    if not place.exists():
+        raise UsageError(f"the base of {adapter} was not found at {place}; name its place with --base")
+    home, config = find_model(place), read_settings(adapter)
+    tokenizers, card = Tokenizers.load(home / "text"), parse_card(read_part(adapter / CARD), adapter / CARD)
+    weights = merged_weights(
+        config, tokenizers, adapter_tensors(adapter), origin=str(adapter), base=place, expected=record.base.sha256
+    )
+    save_model(
+        out,
+        config,
+        tokenizers=tokenizers,
+        weights=weights,
+        card=card,
+        calibration=read_calibration(adapter),
+        tables=stored_tables(adapter),
+        published=home / PUBLISHED if is_same_task(config, read_settings(home)) else None,
+    )
+    return place, card, len(record.rows)
+
+
+def _merge_peft(folder: Path, out: Path, *, base: Path | None) -> tuple[Path, Card, int]:
+    adapter = read_peft(folder)
+    if base is None:
+        named = f" (it names {adapter.base[:120]})" if adapter.base else ""
+        raise UsageError(f"{folder} is an adapter of PEFT; name its base{named} with --base")
+    home = find_model(base)
+    of_base = read_card(home)
+    require_exact_weights(home, of_base)
+    if not is_imported(home):
+        raise ModelError(f"{base} was not imported from a published model, to whose matrices adapters of PEFT belong")
+    loaded = load(home, device="cpu")
+    weights = add_peft(weights_of(loaded.model), adapter, ConversionRecord.read(home / PUBLISHED))
+    card = Card(of_base.source, of_base.target, of_base.parameters, {**of_base.trained_on, "adapter": str(folder)})
+    save_model(
+        out,
+        loaded.config,
+        tokenizers=loaded.tokenizers,
+        weights=weights,
+        card=card,
+        tables=stored_tables(home),
+        published=home / PUBLISHED,
+    )
+    return base, card, len(adapter.pairs)
