@@ -382,6 +382,7 @@ LONG = frozenset(
         "phrases.md",
         "selfcheck.md",
         "training.md",
+        "adapting.md",
         "translating.md",
         "pretrained.md",
         "results.md",

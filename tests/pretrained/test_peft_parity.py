@@ -12,6 +12,7 @@ from seqloom.apps.export import export
 from seqloom.apps.importing import import_model
 from seqloom.apps.merging import merge
 from seqloom.core.config import resolve
+from seqloom.core.errors import ModelError
 from seqloom.nn.lora import adapted_rows, merge_adapters
 from seqloom.runs.adapters import Base, add_adapters, save_adapter
 from seqloom.runs.config import RunConfig
@@ -26,7 +27,7 @@ TARGETS: dict[str, dict[str, Any]] = {
     "t5": {"target_modules": ["q", "wo"], "use_rslora": True},
     "gpt2": {"target_modules": ["c_attn", "c_fc"], "fan_in_fan_out": True},
     "llama": {"target_modules": "all-linear", "modules_to_save": ["lm_head"]},
-    "bert": {"target_modules": ["query", "key"], "modules_to_save": ["word_embeddings"]},
+    "bert": {"target_modules": ["query", "key"], "modules_to_save": ["transform"]},
 }
 """What PEFT adapts, by the case of `test_round_trip`."""
 
@@ -73,6 +74,16 @@ def test_an_adapter_of_peft_gives_the_same_numbers_when_merged(case: str, tmp_pa
     expected = logits(theirs.eval())
     torch.testing.assert_close(logits(ours), expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
     assert (logits(opened(case, tmp_path / "theirs")) - expected).abs().max() > 1e-2
+
+
+def test_a_table_that_is_used_twice_is_refused(tmp_path: Path) -> None:
+    """PEFT gives a copy to the embeddings, and leaves the output as it was."""
+    peft = pytest.importorskip("peft", reason="peft is installed by `make parity`")
+    made_by_transformers("bert", tmp_path / "theirs")
+    config = peft.LoraConfig(r=4, target_modules=["query"], modules_to_save=["word_embeddings"])
+    peft.get_peft_model(opened("bert", tmp_path / "theirs"), config).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(ModelError, match=r"word_embeddings\.weight, which the base uses twice"):
+        merge(tmp_path / "adapter", tmp_path / "merged", base=tmp_path / "theirs")
 
 
 def adapter_of(base: Path, folder: Path, targets: tuple[str, ...], *, rslora: bool) -> None:

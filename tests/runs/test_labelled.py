@@ -8,17 +8,19 @@ import torch
 from safetensors.torch import load_file
 
 from seqloom import Classifier
+from seqloom.apps.merging import merge
 from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, ModelError, SeqloomWarning, UsageError
 from seqloom.core.events import Event, ignore, read_events
 from seqloom.models.bert import BertConfig, DenseConfig, SentenceConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.runs.adapters import load_start
 from seqloom.runs.config import RunConfig
 from seqloom.runs.labelled import LabelledData
 from seqloom.runs.loading import build_model, load
 from seqloom.runs.model_dir import Card, read_card, read_settings, save_model
 from seqloom.runs.prepare import choose_config, general_config
-from seqloom.runs.train import Trained, _start_from, resume, train
+from seqloom.runs.train import Trained, resume, train
 from seqloom.tasks.settings import ClassificationConfig
 from seqloom.text.tokenizer import TextConfig, Tokenizers
 from seqloom.text.tokenizer_training import train_tokenizer
@@ -151,7 +153,8 @@ def test_a_new_head_starts_from_the_trunk_of_an_encoder_bit_by_bit(encoder: Path
     assert (config.text.kind, config.training.learning_rate) == ("word", pytest.approx(1e-3 / 5))
     model = build_model(config.model, Tokenizers.load(encoder / "text"), seed=9)
     fresh = {name: tensor.detach().clone() for name, tensor in live_weights(model).items()}
-    _start_from(model, config, listener=events.append)
+    new_names = load_start(model, config, encoder, listener=events.append)
+    assert new_names == ("classifier.bias", "classifier.weight")
     before = load_file(encoder / "model.safetensors")
     for name, tensor in live_weights(model).items():
         assert torch.equal(tensor, fresh[name] if name.startswith("classifier.") else before[name]), name
@@ -175,6 +178,21 @@ def test_a_trunk_that_does_not_fit_is_refused_by_name(encoder: Path, text: Path,
         assert not (tmp_path / "run").exists()
 
 
+def test_lora_trains_the_adapters_and_the_new_head(encoder: Path, text: Path, tmp_path: Path) -> None:
+    words = [*KIND, f"training.start_from={encoder}", "training.lora.rank=2", *TINY[5:]]
+    trained = train(None, words, out=tmp_path / "run", train=[str(text)])
+    assert trained is not None
+    adapter = load_file(tmp_path / "run" / "adapter" / "adapter.safetensors")
+    names = {name for name in adapter if ".lora." not in name}
+    assert names == {"classifier.bias", "classifier.weight"}
+    before, after = load_file(encoder / "model.safetensors"), load_file(trained.model / "model.safetensors")
+    changed = {name for name in after if not torch.equal(before.get(name, torch.zeros(())), after[name])}
+    assert changed == {*names, *(f"layers.{number}.self.qkv.weight" for number in range(2))}
+    merge(tmp_path / "run", tmp_path / "merged")
+    merged = load_file(tmp_path / "merged" / "model.safetensors")
+    assert all(torch.equal(merged[name], after[name]) for name in after)
+
+
 def test_a_classifier_starts_another_one(tiny: Trained, tmp_path: Path, text: Path) -> None:
     events: list[Event] = []
     same = [f"training.start_from={tiny.model}", "training.steps=1", "training.learning_rate=1e-9"]
@@ -188,7 +206,7 @@ def test_a_classifier_starts_another_one(tiny: Trained, tmp_path: Path, text: Pa
     config = choose_config(None, same, train=[str(others)], dev=(), listener=ignore)
     model = build_model(config.model, Tokenizers.load(tiny.model / "text"), seed=9)  # type: ignore[arg-type]
     events.clear()
-    _start_from(model, config, listener=events.append)
+    load_start(model, config, tiny.model, listener=events.append)
     assert [event["message"].split(" (")[0] for event in events] == [
         "new: classifier.bias, classifier.weight",
         "not used: classifier.bias, classifier.weight",

@@ -187,6 +187,8 @@ def test_a_signal_to_one_rank_stops_both_and_they_resume_to_the_same_bits(tmp_pa
 
 NEEDS = 0.6
 """Of the memory of one process, what each of two ranks may need between steps: half, and what cannot be cut."""
+NEEDS_FROZEN = 0.75
+"""The same of a model that is mostly frozen: what cannot be cut is more of the whole."""
 
 
 def compare(folder: Path, *names: str) -> None:
@@ -204,7 +206,8 @@ def compare(folder: Path, *names: str) -> None:
         for weight, numbers in alone["weights"].items():
             found = torch.tensor(ranks[0]["weights"][weight], dtype=torch.float64)
             torch.testing.assert_close(found, torch.tensor(numbers, dtype=torch.float64), rtol=0, atol=ALIKE)
-        assert max(rank["needed"] for rank in ranks) <= NEEDS * alone["needed"]
+        needs = NEEDS_FROZEN if name in ("frozen", "adapted") else NEEDS
+        assert max(rank["needed"] for rank in ranks) <= needs * alone["needed"]
 
 
 def test_a_transformer_of_two_shards_equals_that_of_one_process(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from seqloom.runs.model_dir import (
     stored_tables,
 )
 from seqloom.text.tokenizer import Tokenizers
-from seqloom.training.weights import weights_of
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def _merge_peft(folder: Path, out: Path, *, base: Path | None) -> tuple[Path, Ca
     if not is_imported(home):
         raise ModelError(f"{base} was not imported from a published model, to whose matrices adapters of PEFT belong")
     loaded = load(home, device="cpu")
-    weights = add_peft(weights_of(loaded.model), adapter, ConversionRecord.read(home / PUBLISHED))
+    weights = add_peft(loaded.model, adapter, ConversionRecord.read(home / PUBLISHED))
     card = Card(of_base.source, of_base.target, of_base.parameters, {**of_base.trained_on, "adapter": str(folder)})
     save_model(
         out,

@@ -10,6 +10,7 @@ A matrix that is one there and has a pair for each part here (GPT-2) gets all pa
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.files import write_atomically
@@ -28,7 +29,7 @@ from seqloom.pretrained.record import RECORD, ConversionRecord
 from seqloom.pretrained.renumbering import Renumbering
 from seqloom.runs.adapters import adapter_tensors, read_adapter
 from seqloom.runs.model_dir import PUBLISHED, read_settings, read_weights
-from seqloom.training.weights import for_disk
+from seqloom.training.weights import for_disk, weights_of
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -124,22 +125,29 @@ def _alpha(config: Mapping[str, Any], path: str, *, place: Path) -> float:
     return float(found)
 
 
-def add_peft(weights: Mapping[str, Tensor], adapter: PeftAdapter, record: ConversionRecord) -> dict[str, Tensor]:
-    """Our weights with what an adapter adds to them, or puts in their place.
+def add_peft(model: nn.Module, adapter: PeftAdapter, record: ConversionRecord) -> dict[str, Tensor]:
+    """The weights of a model with what an adapter adds to them, or puts in their place.
 
     It is added to the tensors as they were published, which are made of ours and become ours again.
     """
-    rename, merged = _renaming(record), dict(weights)
+    rename, merged = _renaming(record), weights_of(model)
+    uses = Counter(id(each) for _, each in model.named_parameters(remove_duplicate=False))
+    shared = {name for name, each in model.named_parameters() if uses[id(each)] > 1}
     pairs = {rename(f"{path}.weight"): pair for path, pair in adapter.pairs.items()}
     saved = {rename(name): tensor for name, tensor in adapter.saved.items()}
     known = {rename(name) for each in record.tensors for name in each.theirs}
     if missing := sorted({*pairs, *saved} - known):
-        raise ModelError(f"the adapter is for {missing[0][:120]}, which the base does not have, or shares with another")
+        raise ModelError(f"the adapter is for {missing[0][:120]}, which the base does not have")
     numbers: dict[Side, Renumbering] = {"source": record.source.renumbering, "target": record.target.renumbering}
     for each in record.tensors:
         names = [rename(name) for name in each.theirs]
         if not any(name in pairs or name in saved for name in names):
             continue
+        if each.ours in shared:
+            raise ModelError(
+                f"the adapter is for {names[0]}, which the base uses twice, as embeddings and output; PEFT changes one "
+                "of them, which is not supported"
+            )
         parts = exported(each.map, merged[each.ours], numbers, each.rows)
         for at, name in enumerate(names):
             if name in pairs:
