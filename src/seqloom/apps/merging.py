@@ -12,6 +12,7 @@ from seqloom.pretrained.record import ConversionRecord
 from seqloom.runs.adapters import FOLDER, adapter_tensors, is_adapter, is_same_task, read_adapter
 from seqloom.runs.loading import find_model, load, merged_weights
 from seqloom.runs.model_dir import (
+    AGAIN,
     CARD,
     PUBLISHED,
     Card,
@@ -67,9 +68,11 @@ def _merge_own(adapter: Path, out: Path, *, base: Path | None) -> tuple[Path, Ca
     if not place.exists():
         raise UsageError(f"the base of {adapter} was not found at {place}; name its place with --base")
     home, config = find_model(place), read_settings(adapter)
+    if config.training.lora != record.lora:
+        raise ModelError(f"{adapter} is inconsistent: adapter.json and config.yaml differ in LoRA; {AGAIN}")
     tokenizers, card = Tokenizers.load(home / "text"), parse_card(read_part(adapter / CARD), adapter / CARD)
     weights = merged_weights(
-        config, tokenizers, adapter_tensors(adapter), origin=str(adapter), base=place, expected=record.base.sha256
+        config, tokenizers, adapter_tensors(adapter), origin=adapter, base=place, expected=record.base.sha256
     )
     save_model(
         out,

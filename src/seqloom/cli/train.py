@@ -31,6 +31,7 @@ EXAMPLES = examples(
     "seqloom train model.kind=rnn_lm --train text.txt --out language-model",
     "seqloom train model.kind=ngram --train text.txt --dev dev.txt --out ngram model.order=5",
     "seqloom train model.kind=bert task.kind=classification --train reviews.tsv --out run",
+    "seqloom train --train a.en --train a.de --out run training.start_from=opus-mt-en-de training.lora.rank=8",
     "seqloom train task.kind=classification training.start_from=bert-base-cased --train reviews.tsv --out run",
     "seqloom train run.yaml seed=3 --out run-3",
     "seqloom train --resume run training.steps=40000",

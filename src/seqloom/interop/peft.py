@@ -194,6 +194,8 @@ def write_peft(folder: Path, adapter: Path) -> None:
         if each is None or f"{name}.A" not in tensors or f"{name}.B" not in tensors:
             raise ModelError(f"{adapter} adapts {name}, which its base does not have")
         down, up, start = tensors.pop(f"{name}.A"), tensors.pop(f"{name}.B"), 0
+        if down.dim() != 2 or up.shape != (rows, len(down)):
+            raise ModelError(f"{adapter}: A and B of {name} have the shapes {list(down.shape)} and {list(up.shape)}")
         for theirs, size in zip(each.theirs, each.rows, strict=True):
             begin, end = max(first, start), min(first + rows, start + size)
             if begin < end:

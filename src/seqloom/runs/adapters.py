@@ -18,13 +18,21 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seqloom.core.config import Config
-from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.errors import ModelError, SeqloomError, UsageError
 from seqloom.core.events import Listener, notice
-from seqloom.core.files import check_manifest, directory_manifest, fsync, partial_name, write_atomically
+from seqloom.core.files import (
+    check_manifest,
+    directory_manifest,
+    fsync,
+    partial_name,
+    why_unwritten,
+    write_atomically,
+)
 from seqloom.core.seeds import seed_for
 from seqloom.nn.init import seeded
 from seqloom.nn.lora import adapt
@@ -108,6 +116,14 @@ class Base(Config):
         """The base in a model directory whose files were checked."""
         return Base(path=path, sha256=read_part(folder / "manifest.json")["files"]["model.safetensors"]["sha256"])
 
+    @staticmethod
+    def recorded(trained_on: Mapping[str, Any], *, of: Path) -> str:
+        """The SHA-256 of the weights of the base, as the card of a run or of its model records it."""
+        try:
+            return Base.model_validate(trained_on["base"]).sha256
+        except (KeyError, ValueError) as error:
+            raise ModelError(f"the card of {of} does not record the base of its adapter; {AGAIN}") from error
+
     def require(self, expected: str, *, of: Path) -> None:
         """Refuse another model than the one that an adapter was trained with."""
         if self.sha256 != expected:
@@ -179,6 +195,9 @@ def save_adapter(
         shutil.rmtree(folder, ignore_errors=True)  # of the same run, before it was extended
         partial.replace(folder)
         fsync(folder.parent)
+    except (OSError, SafetensorError) as error:
+        reason = why_unwritten(error, folder.parent, need=None)
+        raise SeqloomError(f"the adapter cannot be written to {folder}: {reason}; make room and try again") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

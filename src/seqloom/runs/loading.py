@@ -355,8 +355,8 @@ def _model_at(run: Path, step: int) -> Path:
         card = replace(recorded, trained_on={**recorded.trained_on, **reached})
         merged: dict[str, Tensor] = {}
         if config.training.lora is not None:  # whose checkpoints hold adapters alone
-            expected = recorded.trained_on.get("base", {}).get("sha256", "")
-            merged = merged_weights(config, tokenizers, read_weights(weights), origin=str(run), expected=expected)
+            expected = Base.recorded(recorded.trained_on, of=run)
+            merged = merged_weights(config, tokenizers, read_weights(weights), origin=run, expected=expected)
             card = replace(card, parameters=sum(tensor.numel() for tensor in merged.values()))
 
         def write(path: Path) -> None:
@@ -377,9 +377,9 @@ def merged_weights(
     tokenizers: Tokenizers,
     adapter: Mapping[str, Tensor],
     *,
-    origin: str,
+    origin: Path,
+    expected: str,
     base: Path | None = None,
-    expected: str | None = None,
 ) -> dict[str, Tensor]:
     """The weights of a model that `training.lora` adapts, from its base and the tensors of its adapter.
 
@@ -387,17 +387,16 @@ def merged_weights(
     """
     place = Path(config.training.start_from or "") if base is None else base
     if not place.exists():
-        raise UsageError(f"{origin} adapts {place}, which was not found; name its base with --base")
+        raise UsageError(f"{origin} adapts {place}, which was not found; put the base back there")
     home = find_model(place)
     read_card(home)
-    if expected is not None:
-        Base.of(str(place), home).require(expected, of=Path(origin))
+    Base.of(str(place), home).require(expected, of=origin)
     settings = config.model
     if not isinstance(settings, BuildsModel):
         raise ModelError(f"{origin} cannot be merged: only Python can build its model")
     model = build_within(home / "model.safetensors", lambda: build_model(settings, tokenizers, seed=config.seed))
     add_adapters(model, config, new=load_start(model, config, home, listener=ignore))
-    load_weights(model, adapter, origin=origin)
+    load_weights(model, adapter, origin=str(origin))
     merge_adapters(model)
     return weights_of(model)
 

@@ -45,6 +45,7 @@ from seqloom.runs.model_dir import (
     Card,
     DevResult,
     counted_name,
+    parse_card,
     read_card,
     read_part,
     read_settings,
@@ -359,7 +360,8 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
     card = Card(of_home.source, of_home.target, of_home.parameters, trained_on)
     tokenizers, weights, config = Tokenizers.load(home / "text"), average_weights(places), read_settings(home)
     if config.training.lora is not None and not homes:  # whose checkpoints hold adapters alone
-        weights = merged_weights(config, tokenizers, weights, origin=str(out))
+        expected = Base.recorded(of_home.trained_on, of=home)
+        weights = merged_weights(config, tokenizers, weights, origin=places[0], expected=expected)
     save_model(
         out,
         config,
@@ -462,12 +464,18 @@ def _open(
         )
     base, lora = None, config.training.lora
     if config.training.start_from is not None and (resumed_from is None or lora is not None):
-        start = find_model(Path(config.training.start_from))
+        place = Path(config.training.start_from)
+        if resumed_from is not None and not place.exists():
+            raise UsageError(
+                f"the base of {run} was not found at {place}; give its place: seqloom train --resume {run} "
+                "training.start_from=PLACE"
+            )
+        start = find_model(place)
         new = load_start(model, config, start, listener=listener if resumed_from is None else ignore)
         if lora is not None:
             base = Base.of(config.training.start_from, start)
             if resumed_from is not None and (run / CARD).is_file():
-                base.require(read_part(run / CARD)["trained_on"]["base"]["sha256"], of=run)
+                base.require(Base.recorded(parse_card(read_part(run / CARD), run / CARD).trained_on, of=run), of=run)
             add_adapters(model, config, new=new)
         is_whole = is_same_task(config, read_settings(start))
         if world.is_first and is_whole and (start / PUBLISHED).is_dir():  # so that it can be exported as that one
@@ -550,7 +558,7 @@ def _train(
     )
     if session.base is not None:
         save_adapter(run / FOLDER, adapter, rows=rows, model=folder, config=config, base=session.base)
-        notice(listener, f"the adapter alone is {run / FOLDER}; merge it with its base by seqloom merge {run / FOLDER}")
+        notice(listener, f"what was learned is in {run / FOLDER}, which seqloom merge joins with its base")
     _draw(run, listener=listener)
     listener(Event("model_saved", {"path": str(folder)}))
     if failure is not None:
