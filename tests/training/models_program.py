@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from seqloom.core.symbols import END
+from seqloom.data.corrupt import BartNoise
 from seqloom.data.plain_text import Stream, StreamWriter
 from seqloom.data.store import Store, StoreWriter
 from seqloom.models.bert import BertConfig
@@ -22,10 +23,12 @@ from seqloom.nn.embeddings import Symbols
 from seqloom.nn.init import seeded
 from seqloom.nn.lora import adapt
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
+from seqloom.tasks.denoising import DenoisingTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
 from seqloom.tasks.masked_language_modelling import MaskedLanguageModellingTask
 from seqloom.tasks.settings import (
     BidirectionalConfig,
+    DenoisingConfig,
     LanguageModellingConfig,
     MaskedLanguageModellingConfig,
     TranslationConfig,
@@ -79,6 +82,14 @@ def hidden(folder: Path) -> MaskedLanguageModellingTask:
     return MaskedLanguageModellingTask(text, text, config=config, mask=4, seed=3, device=CPU)
 
 
+def restored(folder: Path) -> DenoisingTask:
+    text = Stream.open(folder / "text")
+    config = DenoisingConfig(length=12, tokens_per_batch=50)
+    # The first symbol of a line, whichever it is, is taken for that of its language.
+    languages = tuple(range(4, SYMBOLS))
+    return DenoisingTask(text, text, config=config, noise=BartNoise(4), languages=languages, seed=3, device=CPU)
+
+
 TRANSFORMER = TransformerConfig(width=16, heads=2, encoder_layers=2, decoder_layers=2, feed_forward=64)
 
 
@@ -122,6 +133,7 @@ MODELS: dict[str, tuple[object, Callable[[Path], object]]] = {
         GptConfig(width=16, heads=4, key_heads=2, layers=2, positions="rotary", norm_kind="rms", gated=True, longest=9),
         modelling,
     ),
+    "denoiser": (TRANSFORMER, restored),
     "elmo": (ElmoConfig(width=6, layers=2), both_ways),
     "bert": (
         BertConfig(width=16, heads=2, layers=2, feed_forward=64, longest=12, has_pooler=True, has_pair_output=True),

@@ -31,6 +31,8 @@ EXAMPLES = examples(
     "seqloom train model.kind=rnn_lm --train text.txt --out language-model",
     "seqloom train model.kind=ngram --train text.txt --dev dev.txt --out ngram model.order=5",
     "seqloom train model.kind=bert task.kind=classification --train reviews.tsv --out run",
+    "seqloom train task.kind=denoising --train text.de --train text.en --out trunk",
+    "seqloom train --train corpus.de --train corpus.en --out run training.start_from=trunk",
     "seqloom train --train a.en --train a.de --out run training.start_from=opus-mt-en-de training.lora.rank=8",
     "seqloom train task.kind=classification training.start_from=bert-base-cased --train reviews.tsv --out run",
     "seqloom train run.yaml seed=3 --out run-3",
@@ -50,9 +52,9 @@ TrainFiles = Annotated[
         metavar="FILE",
         rich_help_panel=FILES,
         help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
-        "models, encoders and word vectors, any number of texts; for classifiers, files with a label and a text in "
-        "each line (.tsv, .jsonl, __label__X text, X text). Or a folder: its pairs of files (news.de and news.en, with "
-        "data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
+        "models, encoders, denoising and word vectors, any number of texts; for classifiers, files with a label and a "
+        "text in each line (.tsv, .jsonl, __label__X text, X text). Or a folder: its pairs of files (news.de and "
+        "news.en, with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -201,6 +203,7 @@ def _describe(trained: "Trained") -> list[str]:
         "encoder": [f"seqloom serve {model}"],
         "aligner": [f"seqloom align --model {model} --text SOURCE,TARGET"],
         "classifier": [f"seqloom classify {model} FILE"],
+        "denoiser": [f"seqloom train --train SOURCE --train TARGET --out RUN training.start_from={model}"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:
         longer = f"seqloom train --resume {trained.run} training.steps={2 * outcome.step}"

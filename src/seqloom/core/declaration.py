@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors", "encoder", "classifier", "aligner"]
+Purpose = Literal["translator", "language model", "word vectors", "encoder", "classifier", "aligner", "denoiser"]
 
 TaskKind = Literal[
     "translation",
@@ -19,6 +19,7 @@ TaskKind = Literal[
     "bidirectional_language_modelling",
     "variational_language_modelling",
     "masked_language_modelling",
+    "denoising",
     "classification",
     "fitting",
 ]

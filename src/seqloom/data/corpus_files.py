@@ -89,6 +89,11 @@ def languages_from(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -
     return found.pop() if len(found) == 1 else None
 
 
+def language_of(path: Path) -> str | None:
+    """The language of a text by the name of its file: `news.de.gz`; None if it names none."""
+    return _language(bare_name(path))
+
+
 def _two_languages(stem: str) -> tuple[str, str] | None:
     both = _TWO_LANGUAGES.fullmatch(stem.rpartition(".")[2])
     return (both[1], both[2]) if both else None

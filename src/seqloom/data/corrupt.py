@@ -2,10 +2,11 @@
 
     ids → words → corruption(words, generator) → words → ids
     ids → masking(ids, generator) → ids as they are read, and the places of the tokens to be predicted
+    ids → noise(ids, generator) → ids as an encoder reads them, and ids that the decoder is to write
 
 A corruption works on whole words, however many pieces they have, so that no half word is left; masking works on single
-tokens and keeps their number. What either draws belongs to the sentence: its generator is a pure function of (seed,
-epoch, sample). Batches, workers, ranks and a resume change nothing.
+tokens and keeps their number; noise hides spans of tokens. What each draws belongs to the sentence: its generator is a
+pure function of (seed, epoch, sample). Batches, workers, ranks and a resume change nothing.
 """
 
 from collections.abc import Sequence
@@ -181,3 +182,196 @@ def corrupt(
         words = corruption(borders.split(ids), generator_for(seed, epoch, int(sample)))
         found.append(np.concatenate([np.empty(0, np.int64), *words]).astype(np.int64))
     return found
+
+
+# --- noise for encoder-decoder models ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyText:
+    """A text with noise, and what is to be written for it; both without END at their ends."""
+
+    read: Int64[np.ndarray, " read"]
+    target: Int64[np.ndarray, " target"]
+
+
+class Noise(Protocol):
+    """Noise that an encoder-decoder model learns to undo. A new kind is a frozen dataclass with this method."""
+
+    def __call__(self, ids: Integer[np.ndarray, " tokens"], generator: np.random.Generator) -> NoisyText:
+        """The text with noise."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenSpans:
+    """Parts of a text from left to right: tokens begin … begin + length − 1 of each. A length may be 0."""
+
+    begins: Int64[np.ndarray, " spans"]
+    lengths: Int64[np.ndarray, " spans"]
+
+    @property
+    def _before(self) -> Int64[np.ndarray, " spans"]:
+        """Hidden tokens before each span."""
+        before: Int64[np.ndarray, " spans"] = np.cumsum(self.lengths) - self.lengths
+        return before
+
+    @property
+    def places(self) -> Int64[np.ndarray, " hidden"]:
+        """Of all hidden tokens."""
+        return np.repeat(self.begins - self._before, self.lengths) + np.arange(self.lengths.sum())
+
+    def hide(
+        self, ids: Int64[np.ndarray, " tokens"], symbols: int | Int64[np.ndarray, " spans"]
+    ) -> Int64[np.ndarray, " left"]:
+        """The text with a symbol in place of each span."""
+        return np.insert(np.delete(ids, self.places), self.begins - self._before, symbols)
+
+    def list(
+        self, ids: Int64[np.ndarray, " tokens"], symbols: Int64[np.ndarray, " spans"]
+    ) -> Int64[np.ndarray, " listed"]:
+        """The tokens of each span, after its symbol."""
+        return np.insert(ids[self.places], self._before, symbols)
+
+
+def span_count(tokens: int, *, rate: float, mean_span: float) -> tuple[int, int]:
+    """How many tokens of a text are hidden in how many spans: ⌊rate · n⌉, one or more, in ⌊hidden / mean_span⌉."""
+    if tokens < 2:
+        return 0, 0
+    hidden = min(max(round(tokens * rate), 1), tokens - 1)
+    return hidden, min(max(round(hidden / mean_span), 1), hidden, tokens - hidden)
+
+
+@dataclass(frozen=True)
+class SpanCorruption:
+    """Spans behind sentinels (T5; Raffel et al., 2020).
+
+        text     Thank you for inviting me to your party last week
+        read     Thank you ⟨0⟩ me to your party ⟨1⟩ week
+        target   ⟨0⟩ for inviting ⟨1⟩ last
+
+    A share `rate` of the tokens is hidden, in spans of `mean_span` tokens on average; both numbers follow from the
+    length of the text. As in `random_spans_noise_mask` of T5, the lengths of the spans are a composition of the hidden
+    tokens into parts of at least one, each equally likely, and so are those of the kept parts: spans never touch. There,
+    every text begins with a kept part and ends with a span. But a line of 20 tokens has one span, which would always be
+    its end; so here the first kept part may be empty, and a last one may follow. Among texts of T5's form the law is
+    the same.
+    """
+
+    sentinels: tuple[int, ...]
+    """The symbols in place of the spans, from left to right."""
+    rate: float = 0.15
+    mean_span: float = 3.0
+
+    def spans(self, tokens: int, generator: np.random.Generator) -> HiddenSpans:
+        """What is hidden of a text of so many tokens."""
+        hidden, count = span_count(tokens, rate=self.rate, mean_span=self.mean_span)
+        if not count:
+            return HiddenSpans(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        lengths = _composition(hidden, count, generator)
+        kept = _composition(tokens - hidden + 2, count + 1, generator)  # the first and the last are one too long
+        return HiddenSpans(np.cumsum(kept[:-1]) - 1 + np.cumsum(lengths) - lengths, lengths)
+
+    def __call__(self, ids: Integer[np.ndarray, " tokens"], generator: np.random.Generator) -> NoisyText:
+        text, spans = ids.astype(np.int64), self.spans(len(ids), generator)
+        count = len(spans.lengths)
+        if count > len(self.sentinels):
+            raise ConfigError(f"{len(ids)} tokens have {count} spans, but there are {len(self.sentinels)} sentinels")
+        symbols = np.array(self.sentinels[:count], np.int64)
+        return NoisyText(spans.hide(text, symbols), spans.list(text, symbols))
+
+
+def _composition(total: int, parts: int, generator: np.random.Generator) -> Int64[np.ndarray, " parts"]:
+    """A sum of so many positive numbers, each such sum equally likely."""
+    inner = np.sort(generator.choice(total - 1, parts - 1, replace=False)) + 1
+    lengths: Int64[np.ndarray, " parts"] = np.diff(np.concatenate([[0], inner, [total]]))
+    return lengths
+
+
+@dataclass(frozen=True)
+class BartNoise:
+    """Spans behind one mask each, of unknown length (BART; Lewis et al., 2020). The target is the whole text.
+
+    sentences   of a text with several, between its ENDs, in random order
+    infilling   ⌊rate · n + u⌋ tokens are hidden, u ~ uniform(0, 1), in spans of Poisson(mean_span) tokens, the
+                last one cut; each order of spans and kept tokens is equally likely. A span of length 0 inserts a
+                mask where nothing is missing.
+    deletion    each token that is left is lost with probability deletion_rate
+    masking     or read as a mask with probability mask_rate
+    """
+
+    mask: int
+    """The mask symbol."""
+    rate: float = 0.3
+    mean_span: float = 3.0
+    permutes_sentences: bool = True
+    deletion_rate: float = 0.0
+    mask_rate: float = 0.0
+
+    def spans(self, tokens: int, generator: np.random.Generator) -> HiddenSpans:
+        """What is hidden of a text of so many tokens."""
+        hidden = min(tokens, int(self.rate * tokens + generator.random()))
+        lengths = np.zeros(0, np.int64)
+        while lengths.sum() < hidden:
+            drawn = generator.poisson(self.mean_span, size=2 + int(1.5 * hidden / self.mean_span))
+            lengths = np.concatenate([lengths, drawn])
+        if hidden:  # up to the span that reaches the number
+            lengths = lengths[: np.searchsorted(np.cumsum(lengths), hidden) + 1]
+            lengths[-1] -= lengths.sum() - hidden
+        count = len(lengths)
+        order = np.sort(generator.choice(tokens - hidden + count, count, replace=False))  # among kept tokens
+        return HiddenSpans(order - np.arange(count) + np.cumsum(lengths) - lengths, lengths)
+
+    def __call__(self, ids: Integer[np.ndarray, " tokens"], generator: np.random.Generator) -> NoisyText:
+        target = ids.astype(np.int64)
+        text = permute_sentences(target, generator) if self.permutes_sentences else target
+        read = self.spans(len(text), generator).hide(text, self.mask)
+        fate = generator.random(len(read))
+        fate[read == self.mask] = 1.0
+        read = np.where(fate < self.deletion_rate + self.mask_rate, self.mask, read)
+        return NoisyText(read[fate >= self.deletion_rate], target)
+
+
+def permute_sentences(
+    ids: Int64[np.ndarray, " tokens"], generator: np.random.Generator
+) -> Int64[np.ndarray, " tokens"]:
+    """The sentences of a text, between its ENDs, in random order; the ENDs stay between them."""
+    sentences = [part[part != END] for part in np.split(ids, np.flatnonzero(ids == END) + 1)]
+    is_ended = len(ids) > 0 and ids[-1] == END
+    if is_ended:
+        sentences.pop()  # nothing comes after the last END
+    if len(sentences) < 2:
+        return ids
+    parts = [part for place in generator.permutation(len(sentences)) for part in (sentences[place], [END])]
+    permuted: Int64[np.ndarray, " tokens"] = np.concatenate(parts if is_ended else parts[:-1]).astype(np.int64)
+    return permuted
+
+
+@dataclass(frozen=True)
+class HiddenWords:
+    """Words of a question and of its answer are hidden, and are to be written in their order.
+
+        text     Who wrote Faust ? END Goethe wrote it .
+        read     Who □ Faust ? END □ wrote it .
+        target   wrote Goethe
+
+    Of the words of each side ⌊rate · n + u⌋ are hidden, u ~ uniform(0, 1), but one or more. Each piece of a hidden word
+    is read as a mask, so the pieces of the target belong to the masks one by one. A text without an END inside is one
+    side.
+    """
+
+    mask: int
+    """The mask symbol."""
+    borders: WordBorders
+    rate: float = 0.15
+
+    def __call__(self, ids: Integer[np.ndarray, " tokens"], generator: np.random.Generator) -> NoisyText:
+        text = ids.astype(np.int64)
+        is_hidden = np.zeros(len(text), bool)
+        for side in np.split(np.arange(len(text)), np.flatnonzero(text == END)):
+            inside = side[text[side] != END]
+            words = self.borders.split(text[inside])
+            word_of = np.repeat(np.arange(len(words)), [len(word) for word in words])
+            count = min(len(words), max(1, int(self.rate * len(words) + generator.random())))
+            is_hidden[inside] = np.isin(word_of, generator.choice(len(words), count, replace=False))
+        return NoisyText(np.where(is_hidden, self.mask, text), text[is_hidden])

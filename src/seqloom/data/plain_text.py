@@ -109,13 +109,15 @@ class TextCorpus:
         unit: Unit = "line",
         on_bad: OnBad = "error",
         language: str | None = None,
+        takes_tables: bool = False,
         formats: Sequence[Format] = FORMATS,
     ) -> None:
+        """`takes_tables` reads the lines of .tsv files as they are, which are refused otherwise."""
         self._formats = tuple(formats)
         if not paths:
             raise UsageError("no text file was given")
         self.paths = tuple(chain.from_iterable(map(matching_files, paths)))
-        for path in self.paths:
+        for path in () if takes_tables else self.paths:
             _require_text_file(path)
         self.encoding, self.unit, self.on_bad, self.language = encoding, unit, on_bad, language
         checks: list[_FileCheck] = []
@@ -144,6 +146,11 @@ class TextCorpus:
     def __len__(self) -> int:
         """The number of lines, or of paragraphs."""
         return sum(check.pieces for check in self._checks)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The same for each file."""
+        return tuple(check.pieces for check in self._checks)
 
     def __iter__(self) -> Iterator[TextLine]:
         before = 0
@@ -351,12 +358,13 @@ def encode_text(
     *,
     symbols: int,
     keep_empty: bool = True,
+    beginning: Callable[[TextLine], Sequence[int]] = lambda _line: (),
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> TextReport:
     """Encode every line into a new stream at `folder`, END after each, and report what was found.
 
     A line without tokens is a lone END (a model that reads on over the ends of lines then knows paragraphs), or is left
-    out. `progress` gets the lines done and the total.
+    out. `beginning` gives ids before those of a line, `progress` gets the lines done and the total.
     """
     read = stored = empty = tokens = unknown = 0
     with StreamWriter(folder, symbols=symbols) as writer:
@@ -365,7 +373,7 @@ def encode_text(
             pairs = list(zip(lines, encode([line.text for line in lines]), strict=True))
             read, empty = read + len(lines), empty + sum(not ids for _, ids in pairs)
             kept = [(line, ids) for line, ids in pairs if ids or keep_empty]
-            writer.append([ids for _, ids in kept], [line.number for line, _ in kept])
+            writer.append([[*beginning(line), *ids] for line, ids in kept], [line.number for line, _ in kept])
             stored, tokens = stored + len(kept), tokens + sum(len(ids) + 1 for _, ids in kept)
             unknown += sum(ids.count(UNKNOWN) for _, ids in kept)
             progress(read, len(corpus))

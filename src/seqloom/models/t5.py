@@ -40,7 +40,8 @@ Layer = TypeVar("Layer", bound=nn.Module)
 class T5Config(ModelSettings):
     """A T5. The defaults are those of version 1.1; activation=relu gated=false tying=all scaled_output=true is 1.0."""
 
-    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised",)
+    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised", "denoising")
+    trunk: ClassVar[tuple[str, ...]] = ("encoder.", "decoder.", "output.")
     is_rounded_by_int8: ClassVar[bool] = True
 
     kind: Literal["t5"] = "t5"

@@ -89,7 +89,8 @@ pairs) to newspapers (millions)."""
 class TransformerConfig(ModelSettings):
     """An encoder-decoder Transformer."""
 
-    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised",)
+    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised", "denoising")
+    trunk: ClassVar[tuple[str, ...]] = ("encoder.", "decoder.", "output.")
     is_rounded_by_int8: ClassVar[bool] = True
 
     kind: Literal["transformer"] = "transformer"

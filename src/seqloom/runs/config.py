@@ -37,6 +37,7 @@ from seqloom.smt.phrases import PhrasesConfig
 from seqloom.tasks.settings import (
     BidirectionalConfig,
     ClassificationConfig,
+    DenoisingConfig,
     FittingConfig,
     FullConfig,
     LanguageModellingConfig,
@@ -143,6 +144,7 @@ AnyTask = (
     | BidirectionalConfig
     | VariationalConfig
     | MaskedLanguageModellingConfig
+    | DenoisingConfig
     | ClassificationConfig
     | FittingConfig
 )

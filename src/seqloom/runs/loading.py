@@ -567,6 +567,7 @@ def in_words(config: RunConfig) -> str:
         "encoder": "seqloom serve, or seqloom.Encoder from Python",
         "classifier": "seqloom classify",
         "aligner": "seqloom align --model",
+        "denoiser": "seqloom train training.start_from=MODEL",
     }
     purpose = config.purpose
     article = {"word vectors": "it holds", "encoder": "it is an", "aligner": "it is an"}.get(purpose, "it is a")

@@ -79,7 +79,8 @@ _COUNTED = (
 
 def counted_name(config: RunConfig) -> str:
     """The name on a card of what training has counted: what its loss is a sum over."""
-    names = {"translator": "target_tokens", "encoder": "hidden_tokens", "classifier": "texts_read"}
+    names = {"encoder": "hidden_tokens", "classifier": "texts_read"}
+    names |= dict.fromkeys(("translator", "denoiser"), "target_tokens")
     return names.get(config.purpose, "tokens_read")
 
 

@@ -30,6 +30,7 @@ from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_fro
 from seqloom.nn.multihead import HeadPolicy
 from seqloom.runs import labelled, plain_text, translation, two_texts
 from seqloom.runs.config import BuildsModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.denoising import translator_settings
 from seqloom.runs.labelled import LabelledData, LabelledText, open_labelled, size_labelled
 from seqloom.runs.loading import find_model, require_device, symbols_of
 from seqloom.runs.memory import FEWEST, require_memory
@@ -38,7 +39,12 @@ from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
 from seqloom.runs.sizing import EXTREMES, LABELLED_EXTREMES, settled
 from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
 from seqloom.runs.two_texts import TwoTextData, TwoTexts, open_two_texts, size_two_texts
-from seqloom.tasks.settings import ClassificationConfig, MaskedLanguageModellingConfig, UnsupervisedConfig
+from seqloom.tasks.settings import (
+    ClassificationConfig,
+    DenoisingConfig,
+    MaskedLanguageModellingConfig,
+    UnsupervisedConfig,
+)
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, WordPieces
@@ -58,7 +64,7 @@ OWN_FILES = re.compile(
 
 POSITIONS = (
     *("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch"),
-    "task.next_sentence",
+    *("task.next_sentence", "task.noise.kind"),
 )
 """Settings of language modelling in which the position in the text is counted."""
 
@@ -130,7 +136,10 @@ def choose_config(
     if first.training.start_from is not None:
         start = read_settings(find_model(Path(first.training.start_from)))
         heads = start.model.classifier_settings(0) if start.purpose == "classifier" else {}  # its classes may differ
-        defaults |= {"model": {**start.model.model_dump(mode="json"), **heads}, "task": {"kind": start.task.kind}}
+        defaults |= {
+            "model": {**start.model.model_dump(mode="json"), **heads},
+            "task": {"kind": start.task.followed_by or start.task.kind},
+        }
         first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     if isinstance(first.task, MaskedLanguageModellingConfig) and not getattr(first.model, "has_output", True):
         start_from = first.training.start_from
@@ -178,10 +187,7 @@ def choose_config(
     inherited: dict[str, Any] = {}
     if first.training.start_from is not None:
         classes = len(sizing.defaults.get("task", {}).get("labels", ()))
-        has_lora = first.training.lora is not None
-        inherited = _inherited(
-            first.training.start_from, sizing.defaults, classes=classes, has_lora=has_lora, listener=listener
-        )
+        inherited = _inherited(first, sizing.defaults, classes=classes, listener=listener)
     elif first.data.tokenizers_from is not None:
         inherited = {"text": first.text.model_dump(mode="json")}
     outside = {"model": first.model.model_dump(mode="json")} if isinstance(first.model, OutsideConfig) else {}
@@ -320,7 +326,7 @@ def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
     """The settings of a run whose text is unknown: what is chosen for every text, and general defaults for the rest."""
     first = resolve(RunConfig, file=file, overrides=overrides)
     if first.training.start_from is not None:
-        inherited = _inherited(first.training.start_from, {}, has_lora=first.training.lora is not None, listener=ignore)
+        inherited = _inherited(first, {}, listener=ignore)
         return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
     text = _text_defaults(first)
     first = resolve(RunConfig, defaults=text, file=file, overrides=overrides)
@@ -377,19 +383,24 @@ def with_model(config: RunConfig, model: BuildsModel) -> RunConfig:
     return resolve(RunConfig, defaults={**config.model_dump(mode="json"), "model": section.model_dump(mode="json")})
 
 
-def _inherited(
-    start_from: str, defaults: dict[str, Any], *, classes: int = 0, has_lora: bool = False, listener: Listener
-) -> dict[str, Any]:
+def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, listener: Listener) -> dict[str, Any]:
     """Text and model settings of the model to start from, and a low learning rate, which keeps what it has learned.
 
     A classifier has a head for so many `classes` in place of the heads of that model.
     """
+    start_from = first.training.start_from
+    assert start_from is not None
     start = read_settings(find_model(Path(start_from)))
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
     inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
     if classes:
         inherited["model"] |= start.model.classifier_settings(classes)
-    rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate) * (LORA_RATE if has_lora else 1)
+    if isinstance(start.task, DenoisingConfig) and first.task.kind == "translation":
+        inherited["model"] |= translator_settings(start, defaults, origin=start_from)
+        notice(listener, f"{start_from} has learned denoising; task.kind=denoising would continue that")
+    rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate)
+    if first.training.lora is not None:
+        rate *= LORA_RATE
     notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
     training = defaults.get("training", {})
     warmup = min(100, training["steps"] // 4) if "steps" in training else 100

@@ -76,6 +76,7 @@ from seqloom.runs.translation import PairData
 from seqloom.runs.two_texts import TwoTextData
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.classification import ClassificationTask
+from seqloom.tasks.denoising import DenoisingTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
 from seqloom.tasks.masked_language_modelling import MaskedLanguageModellingTask
 from seqloom.tasks.settings import ClassificationConfig, LanguageModellingConfig
@@ -406,6 +407,7 @@ class _Session:
         | BidirectionalTask
         | VariationalTask
         | MaskedLanguageModellingTask
+        | DenoisingTask
         | ClassificationTask
     )
     trainer: Trainer[Any]
@@ -456,7 +458,7 @@ def _open(
         use, protocol = "language model", "RecurrentLanguageModel"
         if isinstance(data, LabelledData):
             use, protocol = "classifier", "ClassificationModel"
-        elif not isinstance(data, TextData):
+        elif not isinstance(data, TextData) or config.purpose == "denoiser":
             use, protocol = "translator", "TranslationModel"
         raise UsageError(
             f"{type(model).__name__} cannot be trained as a {use}: it has no {' and no '.join(missing)}; see "

@@ -30,6 +30,7 @@ from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChe
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, made_lines, own_lines
 from seqloom.selfcheck.promises import PROMISES, Check, Checked, CheckResult, Outcome, counted
 from seqloom.selfcheck.translators import TranslatorChecks
+from seqloom.tasks.settings import TranslationConfig
 from seqloom.version import __version__
 
 CHECKING = "promises checked"
@@ -179,6 +180,8 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         given = made_lines(tokenizer, count=count, seed=seed)
     else:
         given = own_lines(model, loaded.config, tokenizer=tokenizer, count=count, seed=seed)
+    if loaded.config.purpose == "denoiser":  # it is checked as the translator that may be trained from it
+        loaded = replace(loaded, config=loaded.config.model_copy(update={"task": TranslationConfig()}))
     if loaded.config.purpose == "encoder":
         assert isinstance(loaded, LoadedModel)
         return _with_hard(given), EncoderChecks(loaded, given).checks()

@@ -141,13 +141,16 @@ class Spans:
         return Spans(self.begins[some], self.ends[some])
 
 
-def line_spans(text: Stream, longest: int) -> Spans:
-    """The lines with words, without their END; one of more than `longest` tokens in equal parts, up to a token."""
-    words = text.lengths.astype(np.int64) - 1
+def line_spans(text: Stream, longest: int, *, first: int = 0) -> Spans:
+    """The lines with words, without their END; one of more than `longest` tokens in equal parts, up to a token.
+
+    The words of a line begin with its token number `first`.
+    """
+    words = text.lengths.astype(np.int64) - 1 - first
     parts = -(-words // longest)
     line = np.repeat(np.arange(len(words)), parts)
     part = np.arange(len(line)) - np.repeat(np.cumsum(parts) - parts, parts)
-    begins, ends = (text.offsets[line] + words[line] * each // parts[line] for each in (part, part + 1))
+    begins, ends = (text.offsets[line] + first + words[line] * each // parts[line] for each in (part, part + 1))
     return Spans(begins, ends)
 
 
@@ -408,10 +411,10 @@ class SegmentPairs:
             if is_unrelated:
                 other = int(place * max(1, len(self.ids) - (end - split)))
         size = end - split
-        return _without_ends(self.ids[begin:split]), _without_ends(self.ids[other : other + size]), is_unrelated
+        return without_ends(self.ids[begin:split]), without_ends(self.ids[other : other + size]), is_unrelated
 
 
-def _without_ends(ids: Integer[np.ndarray, " tokens"]) -> Integer[np.ndarray, " left"]:
+def without_ends(ids: Integer[np.ndarray, " tokens"]) -> Integer[np.ndarray, " left"]:
     """A part of a text without the ENDs before its first word and after its last."""
     words = np.flatnonzero(ids != END)
     return ids[words[0] : words[-1] + 1] if len(words) else ids[:0]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from seqloom.core.config import Config
-from seqloom.core.declaration import Purpose, Reason
+from seqloom.core.declaration import Purpose, Reason, TaskKind
 from seqloom.nn.bptt.truncation import FULL, Truncation
 
 
@@ -16,6 +16,8 @@ class TaskSettings(Config):
     """What a model is for that was trained for the task; None if that follows from the model."""
     model_kind: ClassVar[str | None] = None
     """The kind of model that learns the task, if none is named; None for the default of a run."""
+    followed_by: ClassVar[TaskKind | None] = None
+    """What a run is trained for that starts from such a model and names no task; None for the same task."""
 
 
 class TranslationConfig(TaskSettings):
@@ -300,6 +302,91 @@ class MaskedLanguageModellingConfig(TaskSettings):
             raise ValueError(
                 "task.next_sentence=true makes pairs of segments of a text that is read on, and cannot be combined "
                 "with task.windows=lines; leave out one of them"
+            )
+        return self
+
+
+# --- denoising --------------------------------------------------------------------------------------------------------
+
+
+class SpansConfig(Config):
+    """Span corruption (T5): the spans that sentinels hide are the target."""
+
+    kind: Literal["spans"] = "spans"
+    """Names this noise in a config file."""
+    hidden_rate: float = Field(0.15, gt=0, lt=1)
+    """Share of the tokens that are hidden."""
+    mean_span: float = Field(3.0, ge=1, le=1_000)
+    """Tokens of a span, on average."""
+
+
+class InfillingConfig(Config):
+    """The noise of BART: each span is read as one mask, sentences are permuted; the whole text is the target."""
+
+    kind: Literal["infilling"] = "infilling"
+    """Names this noise in a config file."""
+    hidden_rate: float = Field(0.3, gt=0, lt=1)
+    """Share of the tokens that are hidden in spans."""
+    mean_span: float = Field(3.0, gt=0, le=1_000)
+    """Mean of the Poisson distribution of the tokens of a span; a span of none inserts a mask."""
+    permute_sentences: bool = True
+    """Whether the lines of a window are read in random order; with task.windows=packed."""
+    deletion_rate: float = Field(0.0, ge=0, lt=1)
+    """Share of the other tokens that are left out."""
+    mask_rate: float = Field(0.0, ge=0, lt=1)
+    """Share of the other tokens that are read as a mask each."""
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> "InfillingConfig":
+        if self.deletion_rate + self.mask_rate >= 1:
+            raise ValueError(
+                f"task.noise.deletion_rate={self.deletion_rate:g} and task.noise.mask_rate={self.mask_rate:g} are "
+                "shares of the same tokens and leave none as it is"
+            )
+        return self
+
+
+class QuestionAnswerConfig(Config):
+    """Words of questions and of their answers are masked, and are the target. A line holds both, with a tab between."""
+
+    kind: Literal["question_answer"] = "question_answer"
+    """Names this noise in a config file."""
+    hidden_rate: float = Field(0.15, gt=0, lt=1)
+    """Share of the words that are hidden, of a question and of an answer, one or more of each."""
+
+
+NoiseConfig = Annotated[SpansConfig | InfillingConfig | QuestionAnswerConfig, Field(discriminator="kind")]
+"""The kinds of noise there are."""
+
+
+class DenoisingConfig(TaskSettings):
+    """What an encoder-decoder model is trained for on plain text: to restore what noise has hidden."""
+
+    purpose: ClassVar[Purpose] = "denoiser"
+    followed_by: ClassVar[TaskKind] = "translation"
+
+    kind: Literal["denoising"] = "denoising"
+    """Names this task in a config file."""
+    noise: NoiseConfig = InfillingConfig()
+    """What is hidden, how it is read, and what is written."""
+    windows: Literal["lines", "packed"] = "lines"
+    """How the text is cut: `lines` line by line, and a line that is longer than `length` into several parts; `packed`
+    into windows of `length` tokens that continue over the ends of lines."""
+    length: int = Field(256, ge=8, le=1_000_000)
+    """Tokens of the longest sample, END not counted."""
+    tokens_per_batch: int = Field(4096, ge=1, le=100_000_000)
+    """Places in a batch: samples × the longest of them."""
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the target's probability that is spread over all symbols."""
+    dev_lines: int = Field(0, ge=0)
+    """Held-out samples that each validation reads, evenly spread over the held-out text; 0 reads all."""
+
+    @model_validator(mode="after")
+    def _is_line_by_line(self) -> "DenoisingConfig":
+        if self.noise.kind == "question_answer" and self.windows == "packed":
+            raise ValueError(
+                "task.noise.kind=question_answer reads a question and its answer in each line and cannot be combined "
+                "with task.windows=packed; leave out task.windows"
             )
         return self
 
