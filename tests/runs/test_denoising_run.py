@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from published_folders import write_t5_folder
 from seqloom import load
 from seqloom.cli.main import app
-from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
 from seqloom.core.events import read_events
 from seqloom.core.symbols import RESERVED
 from seqloom.runs.model_dir import read_card
@@ -56,15 +56,20 @@ def test_texts_become_a_denoiser_that_commands_take_or_refuse(trunk: Path, tmp_p
     # Lines of both languages are held out.
     assert len((trunk / "data" / "dev.txt").read_text().splitlines()) == 24
 
-    for words in (["info", str(trunk)], ["selfcheck", str(trunk), "--count", "2"]):
-        result = CliRunner().invoke(app, words)
-        assert result.exit_code == 0, result.output
+    info = CliRunner().invoke(app, ["info", str(trunk)])
+    assert info.exit_code == 0, info.output
     assert CliRunner().invoke(app, ["pack", str(trunk), str(tmp_path / "trunk.zip")]).exit_code == 0
     assert load(tmp_path / "trunk.zip").config.purpose == "denoiser"
-    result = CliRunner().invoke(app, ["translate", str(trunk)], input="The dog sleeps.\n")
-    assert result.exit_code == 2
-    assert "does not translate: it is a denoiser of kind transformer" in result.stderr
-    assert CliRunner().invoke(app, ["serve", str(trunk)]).exit_code == 2
+    for command in ("translate", "serve"):
+        refused = CliRunner().invoke(app, [command, str(trunk)], input="The dog sleeps.\n").exception
+        assert isinstance(refused, UsageError)
+        assert ": it is a denoiser of kind transformer; use seqloom train training.start_from=MODEL" in str(refused)
+
+
+@pytest.mark.slow
+def test_a_denoiser_keeps_the_promises_of_a_translator(trunk: Path) -> None:
+    result = CliRunner().invoke(app, ["selfcheck", str(trunk), "--count", "3"])
+    assert result.exit_code == 0, result.output
 
 
 def first_loss(trained: Trained | None) -> float:
@@ -115,9 +120,9 @@ def test_a_translator_starts_from_it_with_its_pieces_and_a_lower_loss(
     wider = CliRunner().invoke(
         app, [*options, f"training.start_from={trunk}", "model.width=32", "--out", str(tmp_path / "wide")]
     )
-    assert wider.exit_code == 4
-    assert "cannot be the start of this model" in wider.stderr
-    assert "encoder.embedding.weight is 200 × 16 in place of 200 × 32" in wider.stderr
+    assert isinstance(wider.exception, ModelError)  # exit code 4
+    assert "cannot be the start of this model" in str(wider.exception)
+    assert "encoder.embedding.weight is 200 × 16 in place of 200 × 32" in str(wider.exception)
     assert not (tmp_path / "wide").exists()
 
 
@@ -146,8 +151,8 @@ def test_questions_and_answers_are_read_from_lines_with_a_tab(tmp_path: Path) ->
     assert "noise:question_answer|hidden:0.15|windows:lines" in found.scores[0].signature
     table.write_text("".join(f"{row}\n" for row in [*rows, "who ?"]))
     result = CliRunner().invoke(app, ["train", "--train", str(table), "--out", str(tmp_path / "bad"), *settings])
-    assert result.exit_code == 3
-    assert f"{table}:41: expected a question, a tab and its answer, found 'who ?'" in result.stderr
+    assert isinstance(result.exception, DataError)  # exit code 3
+    assert f"{table}:41: expected a question, a tab and its answer, found 'who ?'" in str(result.exception)
     assert not (tmp_path / "bad").exists()
 
 

@@ -252,10 +252,10 @@ class SpanCorruption:
 
     A share `rate` of the tokens is hidden, in spans of `mean_span` tokens on average; both numbers follow from the
     length of the text. As in `random_spans_noise_mask` of T5, the lengths of the spans are a composition of the hidden
-    tokens into parts of at least one, each equally likely, and so are those of the kept parts: spans never touch. There,
-    every text begins with a kept part and ends with a span. But a line of 20 tokens has one span, which would always be
-    its end; so here the first kept part may be empty, and a last one may follow. Among texts of T5's form the law is
-    the same.
+    tokens into parts of at least one, each equally likely, and so are those of the kept parts: spans never touch.
+    There, every text begins with a kept part and ends with a span. But a line of 20 tokens has one span, which would
+    always be its end; so here the first kept part may be empty, and a last one may follow. Among texts of T5's form the
+    law is the same.
     """
 
     sentinels: tuple[int, ...]

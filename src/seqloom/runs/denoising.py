@@ -90,7 +90,8 @@ def languages_of(config: RunConfig) -> dict[str, int]:
     frame = getattr(config.model, "frame", None)
     # Published models have symbols of languages, too, and other symbols around their texts.
     is_own = isinstance(frame, FrameConfig) and frame.scheme == "before" and not frame.target_before
-    return dict(frame.languages) if isinstance(frame, FrameConfig) and is_own else {}
+    found = frame.languages if isinstance(frame, FrameConfig) and is_own else {}
+    return {code: found[code] for code in sorted(found, key=lambda code: found[code])}
 
 
 def marks_of(config: RunConfig) -> tuple[str, ...]:
