@@ -140,6 +140,10 @@ def _write_corpus(folder: Path) -> None:
     tones = {"pos": ("delightful", "fine"), "neg": ("dull", "poor")}
     reviews = [f"a {word} film {n}\t{tone}\n" for n in range(9) for tone, words in tones.items() for word in words]
     (folder / "reviews.tsv").write_text("".join(reviews), encoding="utf-8")
+    questions = "".join(
+        f"who {verb} {n} ?\tthe {word} {verb} {n} .\n" for n in range(9) for word, verb in tones.values()
+    )
+    (folder / "questions.tsv").write_text(questions, encoding="utf-8")
     captions = folder / "data" / "multi30k"
     captions.mkdir(parents=True)
     for language, text in (("de", german), ("en", english)):

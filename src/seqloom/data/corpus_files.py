@@ -90,8 +90,8 @@ def languages_from(paths: Sequence[Path], formats: Sequence[Format] = FORMATS) -
 
 
 def language_of(path: Path) -> str | None:
-    """The language of a text by the name of its file: `news.de.gz`; None if it names none."""
-    return _language(bare_name(path))
+    """The language of a text by the name of its file: `news.de.gz`; None if it names none, or may hold several."""
+    return None if holds_both_sides(path) else _language(bare_name(path))
 
 
 def _two_languages(stem: str) -> tuple[str, str] | None:
