@@ -88,10 +88,10 @@ def _codes(config: RunConfig, corpus: TextCorpus) -> list[str | None]:
 def languages_of(config: RunConfig) -> dict[str, int]:
     """The languages of a run with their symbols; none in text of one language."""
     frame = getattr(config.model, "frame", None)
-    # Published models have symbols of languages, too, and other symbols around their texts.
-    is_own = isinstance(frame, FrameConfig) and frame.scheme == "before" and not frame.target_before
-    found = frame.languages if isinstance(frame, FrameConfig) and is_own else {}
-    return {code: found[code] for code in sorted(found, key=lambda code: found[code])}
+    # Published models of several languages read other symbols around their texts as well.
+    if not isinstance(frame, FrameConfig) or frame.scheme != "before" or frame.target_before:
+        return {}
+    return dict(sorted(frame.languages.items(), key=lambda item: item[1]))
 
 
 def marks_of(config: RunConfig) -> tuple[str, ...]:
