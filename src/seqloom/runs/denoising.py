@@ -43,8 +43,6 @@ def sizes_for(config: RunConfig, facts: TextFacts) -> Sizing:
     )
     defaults, tokens = sizing.defaults, sizing.defaults["data"]["tokens_per_batch"]
     model = {**defaults["model"], "dropout_rate": DROPOUT_RATE}
-    if "dropout_rate" not in defaults["model"]:
-        model = defaults["model"]
     others = [
         reason for reason in sizing.reasons if not {"data.tokens_per_batch", "model.dropout_rate"} & {*reason.paths}
     ]
