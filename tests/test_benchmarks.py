@@ -21,6 +21,7 @@ import plain_torch  # noqa: E402
 
 import beam_width  # noqa: E402
 import multi30k_scores  # noqa: E402
+import pretraining_pays  # noqa: E402
 import run_all  # noqa: E402
 from harness import ending, flops, processes, progress, ratios, rounds, sizes, toolkits  # noqa: E402
 from seqloom.apps.translator import Translation  # noqa: E402
@@ -319,6 +320,16 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
     }  # most need a model
     assert listed <= there
     assert there - listed <= others
+
+
+def test_the_gain_of_pretraining_has_the_interval_of_student() -> None:
+    seeds = [{"without": 7.0, "with": value} for value in (10.0, 11.0, 12.0)]
+    found = pretraining_pays.mean_gain(seeds, "without", "with", what="gain", goal=3.0)
+    assert found.value == 4.0
+    assert found.is_reached
+    assert found.interval == pytest.approx((4 - 4.303 / 3**0.5, 4 + 4.303 / 3**0.5))
+    alone = pretraining_pays.mean_gain(seeds[:1], "without", "with", what="gain", goal=3.5)
+    assert (alone.interval, alone.is_reached) == (None, False)
 
 
 def test_multi30k_score_does_not_depend_on_the_case_or_the_spaces_of_the_hypothesis() -> None:

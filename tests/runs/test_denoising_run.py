@@ -10,9 +10,13 @@ from typer.testing import CliRunner
 from published_folders import write_t5_folder
 from seqloom import load
 from seqloom.cli.main import app
+from seqloom.core.config import resolve
+from seqloom.core.declaration import TextFacts
 from seqloom.core.errors import ConfigError, DataError, ModelError, UsageError
 from seqloom.core.events import read_events
 from seqloom.core.symbols import RESERVED
+from seqloom.runs import denoising
+from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import read_card
 from seqloom.runs.train import Trained, resume, train
 from seqloom.training.weights import weights_of
@@ -167,6 +171,18 @@ def test_a_published_t5_is_trained_further_with_its_own_sentinels(texts: tuple[s
     # It has no mask, and no symbols of languages.
     with pytest.raises(UsageError, match="has no mask symbol"):
         train(None, [*settings, "task.noise.kind=infilling"], out=tmp_path / "no", train=[str(compressed)])
+
+
+def test_sizes_are_those_of_a_translator_with_as_many_pairs_and_little_dropout() -> None:
+    config = resolve(RunConfig, overrides=["task.kind=denoising"])
+    sizing = denoising.sizes_for(config, TextFacts(58_000, characters=4_000_000, words=750_000))
+    chosen = sizing.defaults
+    assert (chosen["model"]["width"], chosen["text"]["size"], chosen["model"]["dropout_rate"]) == (128, 8000, 0.1)
+    assert chosen["task"] == {"kind": "denoising", "tokens_per_batch": 4096}
+    assert sizing.summary.startswith("58,000 lines, about ")
+    shown = CliRunner().invoke(app, ["config", "task.kind=denoising", "model.kind=t5"])
+    assert shown.exit_code == 0, shown.output
+    assert "kind: infilling" in shown.output
 
 
 def test_what_cannot_be_trained_is_refused_by_name(trunk: Path, texts: tuple[str, str], tmp_path: Path) -> None:
