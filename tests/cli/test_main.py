@@ -19,12 +19,14 @@ from seqloom.cli import (
     classify,
     config,
     demo,
+    embed,
     evaluate,
     generate,
     info,
     lab,
     main,
     perplexity,
+    retrieve,
     score,
     train,
     translate,
@@ -32,7 +34,10 @@ from seqloom.cli import (
 from seqloom.core.errors import DataError, ModelError, Problem, Stopped, UsageError
 from seqloom.version import __version__
 
-MODULES = (align, average, classify, config, demo, evaluate, generate, info, lab, perplexity, score, train, translate)
+MODULES = (
+    *(align, average, classify, config, demo, embed, evaluate, generate, info, lab, perplexity, retrieve, score),
+    *(train, translate),
+)
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
 HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.runs.train")
 

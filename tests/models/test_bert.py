@@ -177,7 +177,7 @@ def test_other_commands_refuse_an_encoder_by_name(folder: Path, tmp_path: Path) 
     ):
         error = CliRunner().invoke(app, arguments).exception
         assert isinstance(error, UsageError), (arguments, error)
-        assert "encoder of kind bert; use seqloom serve, or seqloom.Encoder" in str(error), arguments
+        assert "encoder of kind bert; use seqloom embed, retrieve or serve" in str(error), arguments
     result = CliRunner().invoke(app, ["info", str(folder)])
     assert result.exit_code == 0
     assert "encoder of en" in result.output

@@ -16,8 +16,9 @@ from torch.nn import functional as F
 from seqloom import Classifier, Encoder, train
 from seqloom.core.errors import ModelError
 from seqloom.interop.published import write_published
-from seqloom.models.bert import Bert, BertConfig, DenseConfig, Pooling, SentenceConfig
+from seqloom.models.bert import Bert, BertConfig, DenseConfig, SentenceConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.packing import Pooling
 from seqloom.pretrained.encoder_only import FAMILIES
 from seqloom.pretrained.families import Conversion, Family
 from seqloom.pretrained.mapping import exported, imported
@@ -314,6 +315,27 @@ def test_a_folder_of_sentence_transformers_gives_the_same_vectors(tmp_path: Path
         first, second = (WeightFiles.open(folder / part) for folder in (tmp_path / "folder", back))
         assert set(first.names) == set(second.names)
         assert all(torch.equal(first.tensor(name), second.tensor(name)) for name in first.names)
+
+
+@pytest.mark.parity
+@pytest.mark.filterwarnings("ignore")
+def test_pooling_equals_sentence_transformers(tmp_path: Path) -> None:
+    theirs = pytest.importorskip("sentence_transformers")
+    sentence_folder(tmp_path, is_old=False)
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    for each, name in zip(modules, ("Transformer", "Pooling", "Dense", "Normalize"), strict=True):
+        each["type"] = f"sentence_transformers.models.{name}"  # a name that all versions know
+    write_json(tmp_path / "modules.json", modules)
+    names: dict[Pooling, str] = {"mean": "mean", "cls": "cls", "max": "max", "last": "lasttoken"}
+    found = {pooling: Encoder.load(tmp_path, pooling=pooling).encode(TEXTS) for pooling in names}
+    for pooling, name in names.items():
+        settings = {"embedding_dimension": 24, "pooling_mode": name, "include_prompt": True}
+        write_json(tmp_path / "1_Pooling" / "config.json", settings)
+        expected = theirs.SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
+        np.testing.assert_allclose(Encoder.load(tmp_path).encode(TEXTS), expected, rtol=0, atol=1e-5)
+        for other, vectors in found.items():  # the setting of the folder, and the argument; another pooling differs
+            gap = np.abs(vectors - expected).max()
+            assert gap <= 1e-5 if other == pooling else gap > 1e-3, (pooling, other)
 
 
 @pytest.mark.parity

@@ -40,7 +40,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
     result = CliRunner().invoke(app, ["train", "--train", str(text), "--out", str(run), *settings])
     assert result.exit_code == 0, result.output
     assert "hidden-token accuracy" in result.output
-    assert f"seqloom serve {run}" in result.output
+    assert f"seqloom embed {run / 'model'} FILE --out vectors.npy" in result.output
     return run
 
 

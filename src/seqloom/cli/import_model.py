@@ -76,7 +76,7 @@ def _next_commands(found: "ImportedModel") -> list[str]:
             f"seqloom evaluate {model} --source text --reference translations",
         ],
         "language model": [f"seqloom generate {model} --prompt …", f"seqloom perplexity {model} text"],
-        "encoder": [f"seqloom serve {model}"],
+        "encoder": [f"seqloom embed {model} text --out vectors.npy", f"seqloom serve {model}"],
         "word vectors": [f"seqloom vectors nearest {model} word"],
     }
     return [*by_purpose[found.purpose], f"seqloom info {model}"]

@@ -215,6 +215,7 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
             "target_tokens": "target tokens",
             "hidden_tokens": "hidden tokens",
             "texts_read": "texts",
+            "pairs_read": "pairs",
             "tokens_read": "tokens",
         }
         name = next((name for name in units if name in trained_on), "tokens_read")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TextIO, cast
 
 import typer
 
-from seqloom.core.errors import UsageError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.files import LineReader, open_output, require_file
 from seqloom.core.text_files import LineDecoder, OnBad, open_bytes
@@ -150,6 +150,28 @@ def read_side(
     if not holds_both_sides(path):
         return read_text(path, encoding, warn=warn)
     return read_sides(path, encoding, languages=languages, warn=warn)[0 if side == "source" else 1]
+
+
+def read_some(
+    path: Path,
+    encoding: TextEncoding,
+    *,
+    side: Literal["source", "target"],
+    languages: Languages = (None, None),
+    listener: Listener,
+) -> list[str]:
+    """At least one line, of standard input (-), a text, or one side of a file with both."""
+    warn = partial(notice, listener)
+    if path == Path("-"):
+        with open_input(None) as stream:
+            blocks = read_blocks(stream, "standard input", encoding=encoding, warn=warn)
+            lines = [line for block in blocks for line in block]
+    else:
+        lines = read_side(path, encoding, side=side, languages=languages, warn=warn).lines
+    if not lines:
+        name = "standard input" if path == Path("-") else str(path)
+        raise DataError(f"{name} is empty; expected at least one line of text")
+    return lines
 
 
 def read_pairs(

@@ -18,6 +18,7 @@ from seqloom.cli import (
     config,
     demo,
     doctor,
+    embed,
     evaluate,
     export,
     generate,
@@ -28,6 +29,7 @@ from seqloom.cli import (
     merge,
     pack,
     perplexity,
+    retrieve,
     score,
     selfcheck,
     serve,
@@ -65,6 +67,8 @@ app.add_typer(serve.app, name="keys", rich_help_panel=USE)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
+app.command(epilog=embed.EXAMPLES, rich_help_panel=USE)(embed.embed)
+app.command(epilog=retrieve.EXAMPLES, rich_help_panel=USE)(retrieve.retrieve)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
 app.command(epilog=shortlist.EXAMPLES, rich_help_panel=USE)(shortlist.shortlist)
 app.command(name="import", epilog=import_model.EXAMPLES, rich_help_panel=USE)(import_model.import_model)

@@ -200,7 +200,7 @@ def _describe(trained: "Trained") -> list[str]:
         "translator": [f"seqloom translate {model} FILE"],
         "language model": [f"seqloom perplexity {model} FILE", f"seqloom generate {model} --prompt 'The'"],
         "word vectors": [f"seqloom vectors nearest {model} WORD"],
-        "encoder": [f"seqloom serve {model}"],
+        "encoder": [f"seqloom embed {model} FILE --out vectors.npy", f"seqloom retrieve {model} QUERIES TEXTS"],
         "aligner": [f"seqloom align --model {model} --text SOURCE,TARGET"],
         "classifier": [f"seqloom classify {model} FILE"],
         "denoiser": [f"seqloom train --train SOURCE --train TARGET --out RUN training.start_from={model}"],

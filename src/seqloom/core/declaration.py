@@ -21,6 +21,7 @@ TaskKind = Literal[
     "masked_language_modelling",
     "denoising",
     "classification",
+    "contrastive",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
@@ -110,6 +111,20 @@ class ClassifierInput:
 
 
 @dataclass(frozen=True)
+class SentenceReading:
+    """How a model gives a text one vector."""
+
+    width: int
+    """Size of the vector."""
+    longest: int | None = None
+    """Tokens of the longest text, symbols that the model adds not counted; None if the model does not limit them."""
+    prompt: str = ""
+    """Text that is read before each text."""
+    lowercase: bool = False
+    """Whether capital letters become small ones before a text is split into pieces."""
+
+
+@dataclass(frozen=True)
 class Reason:
     """Why some settings were chosen."""
 
@@ -194,6 +209,11 @@ class ModelSettings(Config):
         return ClassifierInput()
 
     @property
+    def sentence_reading(self) -> SentenceReading | None:
+        """How a text gets one vector; None if it does not. A model with such vectors is a `SentenceModel`."""
+        return None
+
+    @property
     def max_fine_tuning_rate(self) -> float:
         """The highest learning rate at which trained weights are adapted to a new task."""
         return math.inf
@@ -219,4 +239,8 @@ class ModelSettings(Config):
 
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
         """Settings that make a classifier of the model: a head for so many classes, and no other heads."""
+        return {}
+
+    def sentence_settings(self) -> Mapping[str, Any]:
+        """Settings that make an encoder of sentences of the model: no heads of other tasks."""
         return {}

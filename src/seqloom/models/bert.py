@@ -36,12 +36,14 @@ from torch.nn import functional as F
 from seqloom.core.config import Config
 from seqloom.core.declaration import (
     ClassifierInput,
+    DataFacts,
     LabelledFacts,
     ModelSettings,
     ModelSizes,
     Pieces,
     Purpose,
     Reason,
+    SentenceReading,
     TaskKind,
     TextFacts,
 )
@@ -54,7 +56,7 @@ from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.init import linear, seeded
 from seqloom.nn.multihead import SelfAttention, check_heads
 from seqloom.nn.outputs import Output
-from seqloom.nn.packing import additive, length_mask, pack, packing_of
+from seqloom.nn.packing import Pooling, additive, length_mask, pack, packing_of, pool
 from seqloom.nn.rotary import Rotary, rotary_rates
 
 FRAME = 2
@@ -78,10 +80,11 @@ ROTARY_BASE = 10_000.0
 CLASSIFIER_SIZES = ((20_000, 128, 1, 4), (200_000, 128, 2, 4), (10**18, 256, 4, 4))
 """A classifier without a trained trunk, up to so many examples: width, layers and heads."""
 
+SENTENCE_SIZES = ((2_000, 128, 1, 4), (200_000, 256, 2, 4), (2_000_000, 384, 4, 6), (10**18, 512, 6, 8))
+"""An encoder of sentences, up to so many pairs: width, layers and heads."""
+
 CHARACTERS_PER_SYMBOL = 2
 """Characters of a word or subword, at least on average: so many positions hold the longest text."""
-
-Pooling = Literal["mean", "cls", "last", "max"]
 
 DenseActivation = Literal["none", "tanh", "relu", "gelu", "sigmoid", "silu"]
 _ACTIVATIONS: dict[DenseActivation, Callable[[Tensor], Tensor]] = {
@@ -128,7 +131,7 @@ class BertConfig(ModelSettings):
 
     purpose: ClassVar[Purpose] = "encoder"
     task_kind: ClassVar[TaskKind] = "masked_language_modelling"
-    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("classification",)
+    other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("classification", "contrastive")
     is_rounded_by_int8: ClassVar[bool] = True
     trunk: ClassVar[tuple[str, ...]] = ("embedding.", "positions", "segments", "norm.", "layers.", "last_norm.")
     head: ClassVar[tuple[str, ...]] = ("classifier.",)
@@ -220,6 +223,13 @@ class BertConfig(ModelSettings):
         return ClassifierInput(min(self.longest, self.sentence.longest or self.longest), self.sentence.lowercase)
 
     @property
+    def sentence_reading(self) -> SentenceReading:
+        sentence = self.sentence
+        width = sentence.dense[-1].width if sentence.dense else self.width
+        longest = min(self.longest, sentence.longest or self.longest) - FRAME
+        return SentenceReading(width, longest, sentence.prompt, sentence.lowercase)
+
+    @property
     def max_fine_tuning_rate(self) -> float:
         return 0.0256 / self.width  # 3e-5 for a width of 768, as published for BERT, and 2e-4 for 128
 
@@ -240,6 +250,24 @@ class BertConfig(ModelSettings):
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:
         sentence = self.sentence.model_copy(update={"dense": (), "normalise": False})
         return {"classes": classes, "has_output": False, "sentence": sentence.model_dump(mode="json")}
+
+    def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:
+        _, width, layers, heads = next(row for row in SENTENCE_SIZES if facts.pairs <= row[0])
+        settings = {"width": width, "layers": layers, "heads": heads, "feed_forward": 2 * width, "longest": 128}
+        depth = f"{layers} layer{'s' if layers > 1 else ''} of width {width}"
+        reasons = (
+            Reason(
+                ("model.kind", "model.width", "model.layers", "model.heads", "model.feed_forward"),
+                f"{depth}: the words of a sentence say most of what it means, and a deeper model learns them later",
+            ),
+            Reason(("model.longest",), "128 positions; pairs with a longer side are dropped"),
+        )
+        return ModelSizes(settings, reasons, max_learning_rate=1e-3)
+
+    def sentence_settings(self) -> Mapping[str, Any]:
+        sentence = self.sentence.model_copy(update={"normalise": True})  # cosines are what is learned
+        heads = {"classes": 0, "has_output": False, "has_pooler": False, "has_pair_output": False}
+        return {**heads, "sentence": sentence.model_dump(mode="json")}
 
     def build(self, symbols: Symbols, *, seed: int) -> "Bert":
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""
@@ -351,10 +379,10 @@ class Bert(nn.Module):
         return scores
 
     def sentence_vectors(
-        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], *, pooling: Pooling | None = None
     ) -> Float[Tensor, "batch features"]:
-        """One vector for each text; texts come without BEGIN and END."""
-        vectors: Tensor = self.sentence(self(ids, lengths), lengths + FRAME)
+        """One vector for each text; texts come without BEGIN and END. `pooling` replaces that of the settings."""
+        vectors: Tensor = self.sentence(self(ids, lengths), lengths + FRAME, pooling)
         return vectors
 
     def class_scores(
@@ -377,26 +405,6 @@ class Bert(nn.Module):
             vectors = pool(states, lengths, self.sentence.config.pooling)
         scores: Tensor = self.classifier(self.dropout(vectors))
         return scores
-
-    @property
-    def sentence_width(self) -> int:
-        """Size of the vector of a text."""
-        return self.sentence.width
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of the longest text, BEGIN and END not counted."""
-        return min(self.longest, self.sentence.config.longest or self.longest) - FRAME
-
-    @property
-    def prompt(self) -> str:
-        """Text that is read before each text."""
-        return self.sentence.config.prompt
-
-    @property
-    def is_lowercase(self) -> bool:
-        """Whether texts are read in lower case."""
-        return self.sentence.config.lowercase
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
         """The layers that ranks may gather one by one, and the method by which a loss enters them."""
@@ -427,28 +435,15 @@ class SentenceHead(nn.Module):
         widths = [width, *(each.width for each in config.dense)]
         made = [nn.Linear(*pair, bias=each.has_bias) for pair, each in zip(pairwise(widths), config.dense, strict=True)]
         self.dense = cast("list[nn.Linear]", nn.ModuleList(made))
-        self.width, self.config = widths[-1], config
+        self.config = config
 
     def forward(
-        self, states: Float[Tensor, "tokens width"], lengths: Int[Tensor, " batch"]
+        self, states: Float[Tensor, "tokens width"], lengths: Int[Tensor, " batch"], pooling: Pooling | None = None
     ) -> Float[Tensor, "batch features"]:
-        vectors = pool(states, lengths, self.config.pooling)  # [batch, width]
+        vectors = pool(states, lengths, pooling or self.config.pooling)  # [batch, width]
         for layer, settings in zip(self.dense, self.config.dense, strict=True):
             vectors = _ACTIVATIONS[settings.activation](layer(vectors))
         return F.normalize(vectors, dim=1) if self.config.normalise else vectors
-
-
-def pool(
-    states: Float[Tensor, "tokens width"], lengths: Int[Tensor, " batch"], pooling: Pooling
-) -> Float[Tensor, "batch width"]:
-    """One vector for each text of packed ones, none of which is empty."""
-    match pooling:
-        case "cls":
-            return states[lengths.cumsum(0) - lengths]
-        case "last":
-            return states[lengths.cumsum(0) - 1]
-        case _:
-            return torch.segment_reduce(states, pooling, lengths=lengths)
 
 
 def _table(rows: int, width: int) -> nn.Parameter:

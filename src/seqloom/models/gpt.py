@@ -26,9 +26,19 @@ import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqloom.core.config import Config
-from seqloom.core.declaration import ModelSettings, ModelSizes, Pieces, Purpose, Reason, TaskKind, TextFacts
+from seqloom.core.declaration import (
+    ModelSettings,
+    ModelSizes,
+    Pieces,
+    Purpose,
+    Reason,
+    SentenceReading,
+    TaskKind,
+    TextFacts,
+)
 from seqloom.core.errors import ConfigError
 from seqloom.core.reading import Context
 from seqloom.core.stepping import Source, State, Step
@@ -53,7 +63,7 @@ from seqloom.nn.fast.causal_plan import CausalPlan
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import HeadNorm, SelfAttention, attend, check_groups, check_heads
 from seqloom.nn.outputs import Output
-from seqloom.nn.packing import Packing, join_heads, pack, packing_of, side_by_side
+from seqloom.nn.packing import Packing, Pooling, join_heads, pack, packing_of, pool, side_by_side
 from seqloom.nn.rotary import Rotary, RotaryKind, llama3_rates, rotary_rates, yarn_rates
 
 SIZES = (
@@ -204,6 +214,10 @@ class GptConfig(ModelSettings):
     @property
     def _head_size(self) -> int:
         return self.head_size or self.width // self.heads
+
+    @property
+    def sentence_reading(self) -> SentenceReading:
+        return SentenceReading(self.width, self.longest - 1)  # BEGIN is read too
 
     def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:
         _, width, layers, heads = next(row for row in SIZES if facts.tokens(pieces) <= row[0])
@@ -372,6 +386,14 @@ class Gpt(nn.Module):
             log_probs[..., END] = log_probs[..., [END, *self.extra_ends]].logsumexp(-1)
             log_probs[..., self.extra_ends] = -torch.inf
         return log_probs
+
+    def sentence_vectors(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], *, pooling: Pooling | None = None
+    ) -> Float[Tensor, "batch width"]:
+        """The features of BEGIN and the text as one vector, by default their mean; texts come without BEGIN and END."""
+        features, _ = self(F.pad(ids, (1, 0), value=BEGIN))  # no position sees the padding after it
+        packed = pack(features, packing_of(lengths + 1, features.shape[1]))  # [tokens, width]
+        return pool(packed, lengths + 1, pooling or "mean")
 
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
         """The layers that ranks may gather one by one, and the method by which a loss enters them."""

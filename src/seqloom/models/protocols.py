@@ -9,6 +9,7 @@ from torch import Tensor
 from seqloom.core.stepping import Source, Stepper
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.nn.outputs import AdaptiveOutput, Output
+from seqloom.nn.packing import Pooling
 from seqloom.nn.recurrent import StackState
 
 
@@ -57,32 +58,12 @@ class AttendsByHeads(Protocol):
 
 
 class SentenceModel(Protocol):
-    """What a model must offer to be used as an encoder of sentences."""
-
-    @property
-    def sentence_width(self) -> int:
-        """Size of the vector of a text."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """Tokens of the longest text, BEGIN and END not counted."""
-        ...
-
-    @property
-    def prompt(self) -> str:
-        """Text that is read before each text."""
-        ...
-
-    @property
-    def is_lowercase(self) -> bool:
-        """Whether texts are read in lower case."""
-        ...
+    """What a model must offer to give texts vectors; its settings declare their `sentence_reading`."""
 
     def sentence_vectors(
-        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], *, pooling: Pooling | None = None
     ) -> Float[Tensor, "batch features"]:
-        """One vector for each text; texts come without BEGIN and END."""
+        """One vector for each text; texts come without BEGIN and END. By default they are pooled as the model says."""
         ...
 
 

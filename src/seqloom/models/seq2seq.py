@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.core.declaration import DataFacts, ModelSizes, Reason, StepperOption
+from seqloom.core.declaration import DataFacts, ModelSizes, Reason, SentenceReading, StepperOption
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
@@ -30,8 +30,10 @@ from seqloom.nn.decoder import Decoder, DecoderState, Query
 from seqloom.nn.dropout import evaluating, reseed
 from seqloom.nn.embeddings import SHARED_TYINGS, Embedding, Symbols, Tying, tied_tables
 from seqloom.nn.fast.shortlist import Offered, Shortlister
+from seqloom.nn.framing import with_end
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.outputs import Output
+from seqloom.nn.packing import Pooling, pack, packing_of, pool
 from seqloom.nn.probe import listen
 from seqloom.nn.recurrent import (
     Bidirectional,
@@ -118,6 +120,10 @@ class Seq2SeqConfig(CellOptions):
     @property
     def has_attention(self) -> bool:
         return self.attention != "none"
+
+    @property
+    def sentence_reading(self) -> SentenceReading:
+        return SentenceReading(self._memory_width)
 
     def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:
         """Where the width of the states is given, the symbols have it too."""
@@ -294,6 +300,14 @@ class Seq2Seq(nn.Module):
         context = summarise(values, lengths, summary=self.summary, directions=directions)  # [batch, width]
         hints = None if self.bridge is None else self.bridge(context)  # [batch, layers, width]
         return self.decoder.start(values, lengths, context=context, hints=hints)
+
+    def sentence_vectors(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], *, pooling: Pooling | None = None
+    ) -> Float[Tensor, "batch width"]:
+        """The states of the encoder as one vector for each source, by default their mean; texts come without END."""
+        source = with_end(ids, lengths)
+        states = pack(self.encoder(source), packing_of(source.lengths, source.ids.shape[1]))  # [tokens, width]
+        return pool(states, source.lengths, pooling or "mean")
 
     def teacher_forced_attention(
         self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]

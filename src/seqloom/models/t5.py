@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, TaskKind
+from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, SentenceReading, TaskKind
 from seqloom.core.symbols import PAD
 from seqloom.models.frames import FrameConfig
 from seqloom.models.transformer import SIZES, DecoderLayer, EncoderLayer, Transformer, TransformerStack
@@ -92,6 +92,10 @@ class T5Config(ModelSettings):
     @property
     def attention_heads(self) -> tuple[int, int]:
         return self.decoder_layers, self.heads
+
+    @property
+    def sentence_reading(self) -> SentenceReading:
+        return SentenceReading(self.width)
 
     def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:
         _, width, feed_forward, layers, heads = next(row for row in SIZES if facts.pairs <= row[0])

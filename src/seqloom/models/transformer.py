@@ -22,7 +22,15 @@ from jaxtyping import Float, Int, UInt8
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, StepperOption, TaskKind
+from seqloom.core.declaration import (
+    DataFacts,
+    ModelSettings,
+    ModelSizes,
+    Reason,
+    SentenceReading,
+    StepperOption,
+    TaskKind,
+)
 from seqloom.core.errors import ConfigError
 from seqloom.core.stepping import NEVER_STOPPED, BeamSteps, Source, State, Step
 from seqloom.core.symbols import BEGIN, END
@@ -56,11 +64,11 @@ from seqloom.nn.fast.compiled_step import CompiledStep, InputTables
 from seqloom.nn.fast.decoder_plan import DecoderPlan, StepBuffers
 from seqloom.nn.fast.selection import log_softmax_by_loops
 from seqloom.nn.fast.shortlist import Offered, Shortlister
-from seqloom.nn.framing import Framing
+from seqloom.nn.framing import Framing, with_end
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads
 from seqloom.nn.outputs import Output, check_symbols, log_softmax_
-from seqloom.nn.packing import Packing, additive, future, length_mask, pack, packing_of, side_by_side
+from seqloom.nn.packing import Packing, Pooling, additive, future, length_mask, pack, packing_of, pool, side_by_side
 from seqloom.nn.probe import listen
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -164,6 +172,13 @@ class TransformerConfig(ModelSettings):
     @property
     def attention_heads(self) -> tuple[int, int]:
         return self.decoder_layers, self.heads
+
+    @property
+    def sentence_reading(self) -> SentenceReading:
+        frame = self.frame.symbols()
+        around = 1 + len(frame.source_before) + len(frame.source_after)  # END is read too
+        is_bounded = self.positions == "learned" and self.is_bounded
+        return SentenceReading(self.width, self.longest - around if is_bounded else None)
 
     def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:
         _, width, feed_forward, layers, heads = next(row for row in SIZES if facts.pairs <= row[0])
@@ -404,6 +419,13 @@ class Transformer(nn.Module):
             x = layer(x, packing, attention_mask)
         memory: Tensor = self.encoder.norm(x)
         return memory, packing, mask
+
+    def sentence_vectors(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], *, pooling: Pooling | None = None
+    ) -> Float[Tensor, "batch width"]:
+        """The memory of each source as one vector, by default its mean; texts come without END."""
+        memory, packing, _ = self.encode(with_end(ids, lengths))
+        return pool(memory, packing.mask().sum(1), pooling or "mean")
 
     def teacher_forced_attention(
         self,

@@ -12,10 +12,17 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from seqloom.core.stepping import Source
-from seqloom.core.symbols import BEGIN, PAD
+from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.nn.packing import Packing, length_mask
+
+
+def with_end(ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> Source:
+    """Texts with the END that a source has; `lengths` do not count it."""
+    ended = F.pad(ids, (0, 1), value=PAD)  # [batch, time + 1]
+    return Source(ended.scatter_(1, lengths[:, None].long(), END), lengths + 1)
 
 
 @dataclass(frozen=True)

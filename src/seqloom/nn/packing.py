@@ -6,11 +6,15 @@ has exactly one place on either side: nothing has to be summed or filled in.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
+
+Pooling = Literal["mean", "cls", "last", "max"]
+"""How the vectors of tokens become one: their mean, the first, the last, or the largest of each column."""
 
 
 def length_mask(lengths: Int[Tensor, " batch"], longest: int) -> Bool[Tensor, "batch longest"]:
@@ -110,6 +114,19 @@ def pack(padded: Tensor, packing: Packing) -> Tensor:
 def pack_features(padded: Float[Tensor, "batch longest width"], packing: Packing) -> Float[Tensor, "tokens width"]:
     """`[batch, longest, width]` to `[tokens, width]`, with a gradient that gathers too."""
     return join_heads(padded[:, None], packing)
+
+
+def pool(
+    states: Float[Tensor, "tokens width"], lengths: Int[Tensor, " batch"], pooling: Pooling
+) -> Float[Tensor, "batch width"]:
+    """One vector for each text of packed ones, none of which is empty."""
+    match pooling:
+        case "cls":
+            return states[lengths.cumsum(0) - lengths]
+        case "last":
+            return states[lengths.cumsum(0) - 1]
+        case _:
+            return torch.segment_reduce(states, pooling, lengths=lengths)
 
 
 def split_heads(

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from seqloom.core.errors import ModelError
 from seqloom.core.files import read_json
-from seqloom.models.bert import BertConfig, DenseActivation, DenseConfig, Pooling, SentenceConfig
+from seqloom.models.bert import BertConfig, DenseActivation, DenseConfig, SentenceConfig
 from seqloom.nn.blocks import Activation
+from seqloom.nn.packing import Pooling
 from seqloom.pretrained.families import (
     MAX_LAYERS,
     MAX_POSITIONS,

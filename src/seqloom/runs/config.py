@@ -37,6 +37,7 @@ from seqloom.smt.phrases import PhrasesConfig
 from seqloom.tasks.settings import (
     BidirectionalConfig,
     ClassificationConfig,
+    ContrastiveConfig,
     DenoisingConfig,
     FittingConfig,
     FullConfig,
@@ -146,6 +147,7 @@ AnyTask = (
     | MaskedLanguageModellingConfig
     | DenoisingConfig
     | ClassificationConfig
+    | ContrastiveConfig
     | FittingConfig
 )
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
@@ -370,7 +372,7 @@ class RunConfig(Config):
     @property
     def reads_pairs(self) -> bool:
         """Whether the model learns from sentence pairs, and not from a text of one language."""
-        return self.purpose in ("translator", "aligner")
+        return self.task.reads_pairs or self.purpose in ("translator", "aligner")
 
     @model_validator(mode="after")
     def _task_fits(self) -> "RunConfig":
@@ -417,6 +419,11 @@ class RunConfig(Config):
             raise ValueError(
                 f"data.back_translation={self.data.back_translation} cannot be combined with data.reverse=phrases, "
                 "which has a search of its own; set data.reverse=same"
+            )
+        if self.task.kind == "contrastive" and not self.text.shared:
+            raise ValueError(
+                "task.kind=contrastive has one encoder for both sides, but text.shared is false; set text.shared=true "
+                "for a joint vocabulary"
             )
         if self.model.needs_shared_vocabulary and not self.text.shared:
             tying = getattr(self.model, "tying", "all")

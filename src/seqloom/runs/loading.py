@@ -564,7 +564,7 @@ def in_words(config: RunConfig) -> str:
         "translator": "seqloom translate",
         "language model": "seqloom perplexity and seqloom generate",
         "word vectors": "seqloom vectors",
-        "encoder": "seqloom serve, or seqloom.Encoder from Python",
+        "encoder": "seqloom embed, retrieve or serve, or seqloom.Encoder from Python",
         "classifier": "seqloom classify",
         "aligner": "seqloom align --model",
         "denoiser": "seqloom train training.start_from=MODEL",

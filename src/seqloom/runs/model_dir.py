@@ -73,12 +73,15 @@ AGAIN = "copy the model directory again from where it was made"
 
 _COUNTED = (
     *("pairs", "lines", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "texts_read"),
+    "pairs_read",
     *("seconds", "dev_loss"),
 )
 
 
 def counted_name(config: RunConfig) -> str:
     """The name on a card of what training has counted: what its loss is a sum over."""
+    if config.task.kind == "contrastive":
+        return "pairs_read"
     names = {"encoder": "hidden_tokens", "classifier": "texts_read"}
     names |= dict.fromkeys(("translator", "denoiser"), "target_tokens")
     return names.get(config.purpose, "tokens_read")

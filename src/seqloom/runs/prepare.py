@@ -64,7 +64,7 @@ OWN_FILES = re.compile(
 
 POSITIONS = (
     *("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch"),
-    *("task.next_sentence", "task.noise.kind"),
+    *("task.next_sentence", "task.noise.kind", "task.pairs_per_batch"),
 )
 """Settings of language modelling in which the position in the text is counted."""
 
@@ -398,6 +398,8 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
     if isinstance(start.task, DenoisingConfig) and first.task.kind == "translation":
         inherited["model"] |= translator_settings(start, defaults, origin=start_from)
         notice(listener, f"{start_from} has learned denoising; task.kind=denoising would continue that")
+    if defaults.get("task", {}).get("kind") == "contrastive":
+        inherited["model"] |= start.model.sentence_settings()
     rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate)
     if first.training.lora is not None:
         rate *= LORA_RATE

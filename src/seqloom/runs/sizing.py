@@ -199,6 +199,73 @@ def choose_sizes(
     )
 
 
+@dataclass(frozen=True)
+class ContrastiveRung:
+    """What suits up to so many pairs from which vectors of sentences are learned."""
+
+    pairs: int
+    vocabulary: int
+    dropout_rate: float
+    learning_rate: float
+    pairs_per_batch: int
+    passes: int
+    """Passes over the pairs."""
+
+
+CONTRASTIVE_LADDER = (
+    ContrastiveRung(2_000, 2_000, 0.1, 1e-3, 128, 60),
+    ContrastiveRung(10_000, 8_000, 0.1, 1e-3, 256, 30),
+    ContrastiveRung(100_000, 8_000, 0.1, 1e-3, 256, 12),
+    ContrastiveRung(2_000_000, 16_000, 0.1, 5e-4, 512, 4),
+    ContrastiveRung(sys.maxsize, 32_000, 0.1, 5e-4, 1024, 2),
+)
+"""From phrases to crawled text."""
+
+
+def choose_contrastive_sizes(
+    facts: DataFacts, model: ModelSettings, *, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of an encoder of sentences for this many pairs.
+
+    `is_started` says that it starts from a trained model: then text and model are those of that one.
+    """
+    rung = next(rung for rung in CONTRASTIVE_LADDER if facts.pairs <= rung.pairs)
+    sizes = model.sizes_for_pairs(facts)
+    passes = min(FINE_TUNING_PASSES, rung.passes) if is_started else rung.passes
+    if steps is None:
+        steps = round_figure(max(200.0, passes * facts.pairs / rung.pairs_per_batch))
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    training = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "schedule": "cosine",
+        "warmup": min(200, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+    }
+    pieces = f"{rung.vocabulary:,} joint subword pieces: more would be too rare to learn in this much text"
+    batch = f"batches of {rung.pairs_per_batch} pairs, each told from all others"
+    return Sizing(
+        {
+            "text": {"kind": "bpe", "size": rung.vocabulary, "shared": True},
+            "model": {
+                **_model_section(model, sizes, dropout_rate=rung.dropout_rate),
+                **model.sentence_settings(),
+            },
+            "task": {"kind": "contrastive", "pairs_per_batch": rung.pairs_per_batch},
+            "training": training,
+        },
+        f"{facts.pairs:,} pairs, so:",
+        (
+            Reason(("text.size", "text.kind"), pieces),
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
+            Reason(("task.pairs_per_batch",), batch),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
 def choose_fitted_pair_sizes(facts: DataFacts, model: ModelSettings) -> Sizing:
     """Sizes of a model that is fitted to these pairs by a loop of its own, which works on whole words."""
     text = {"kind": "word", "size": ALL_WORDS, "shared": False, "minimum_count": 1}

@@ -76,10 +76,11 @@ from seqloom.runs.translation import PairData
 from seqloom.runs.two_texts import TwoTextData
 from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
 from seqloom.tasks.classification import ClassificationTask
+from seqloom.tasks.contrastive import ContrastiveTask
 from seqloom.tasks.denoising import DenoisingTask
 from seqloom.tasks.language_modelling import LanguageModellingTask
 from seqloom.tasks.masked_language_modelling import MaskedLanguageModellingTask
-from seqloom.tasks.settings import ClassificationConfig, LanguageModellingConfig
+from seqloom.tasks.settings import ClassificationConfig, ContrastiveConfig, LanguageModellingConfig
 from seqloom.tasks.translation import TranslationTask
 from seqloom.tasks.unsupervised import UnsupervisedTask
 from seqloom.tasks.variational import VariationalTask
@@ -409,6 +410,7 @@ class _Session:
         | MaskedLanguageModellingTask
         | DenoisingTask
         | ClassificationTask
+        | ContrastiveTask
     )
     trainer: Trainer[Any]
     world: World
@@ -420,7 +422,7 @@ class _Session:
     def card(self, values: Mapping[str, Any]) -> Card:
         """The model card, with what is known of the training."""
         data = self.config.data
-        source = data.source if isinstance(self.task, TranslationTask | UnsupervisedTask) else None
+        source = data.source if isinstance(self.task, TranslationTask | UnsupervisedTask | ContrastiveTask) else None
         return Card(source=source, target=data.target, parameters=_parameters(self.model), trained_on=values)
 
     def trained_on(self, outcome: Outcome) -> dict[str, Any]:
@@ -451,6 +453,8 @@ def _open(
     needed: tuple[str, ...] = ("output", "stepper")
     if isinstance(data, LabelledData):
         needed = ("class_scores",)
+    elif isinstance(config.task, ContrastiveConfig):
+        needed = ("sentence_vectors",)
     elif config.purpose == "encoder":
         needed = ("output",)
     missing = [name for name in needed if not hasattr(model, name)]
@@ -485,7 +489,8 @@ def _open(
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
-    unit = "texts" if isinstance(data, LabelledData) else "tokens"  # what its losses count
+    units = {"classification": "texts", "contrastive": "pairs"}  # what its losses count
+    unit = units.get(config.task.kind, "tokens")
     listener(Event("model", {"kind": kind, **sizes, "unit": unit, "run": str(run)}))
     task = data.task(config, device=world.device, listener=listener)
     if resumed_from is None:
@@ -599,6 +604,8 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
         # A classifier that has learned few texts by heart is often sure of what is wrong; its best weights count.
         ended, classes = loss, len(session.config.task.labels)
         uniform, choices = math.log(classes), f"{classes:,} classes"
+    elif isinstance(session.task, ContrastiveTask):
+        uniform, choices = math.log(session.task.dev_pairs), f"{session.task.dev_pairs:,} dev pairs"
     if ended <= uniform:
         return None
     # The weights that the run began with; fresh ones, if those of another model are gone by now.

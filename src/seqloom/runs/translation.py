@@ -9,6 +9,7 @@ import json
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ import torch
 from jaxtyping import Int32, Int64
 
 from seqloom.classical.alignment import Bitext
-from seqloom.core.declaration import DataFacts, Reason
+from seqloom.core.declaration import DataFacts, Reason, SentenceReading
 from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, Value, notice
 from seqloom.core.files import read_json, write_atomically
@@ -30,23 +31,25 @@ from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.plain_text import TextCorpus
 from seqloom.data.store import Side, Store, read_stored_lines
 from seqloom.metrics.calibration import Calibration, fit_calibration
+from seqloom.metrics.retrieval import score_parallel
 from seqloom.metrics.scoring import Bootstrap, score
 from seqloom.metrics.translation import dev_metrics_for, line_scores
 from seqloom.runs.back_translation import MIXED, open_monolingual, write_pairs
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
-from seqloom.runs.sizing import Sizing, choose_fitted_pair_sizes, choose_sizes, facts_of
+from seqloom.runs.sizing import Sizing, choose_contrastive_sizes, choose_fitted_pair_sizes, choose_sizes, facts_of
 from seqloom.runs.translator import BestTranslations, limit_message, source_sentence, translate_lines
 from seqloom.search.settings import OutputLimit
 from seqloom.smt.pairs import EncodedPairs
-from seqloom.tasks.settings import TranslationConfig
+from seqloom.tasks.contrastive import ContrastiveTask
+from seqloom.tasks.settings import ContrastiveConfig, TranslationConfig
 from seqloom.tasks.translation import DevSet, TranslationTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.marks import BYTE_PIECES, JOINER, SPACE, capitalised, is_unspaced, uncapitalised
 from seqloom.text.scripts import SAMPLED_LINES, Sample, doubts_of_pair
-from seqloom.text.tokenizer import Tokenizer, Tokenizers, word_cutter
+from seqloom.text.tokenizer import FlatIds, Tokenizer, Tokenizers, word_cutter
 from seqloom.text.tokenizer_training import train_tokenizers, with_words
 
 # Remarks on an encoded training text: what repeats, what is lopsided, what the vocabulary lacks.
@@ -181,10 +184,13 @@ def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
     model, text, training = config.model, config.text, config.training
     if model.is_fitted:
         return choose_fitted_pair_sizes(facts, model)
+    steps = training.steps if "steps" in training.model_fields_set else None
+    if isinstance(config.task, ContrastiveConfig):
+        return choose_contrastive_sizes(facts, model, steps=steps, is_started=training.start_from is not None)
     return choose_sizes(
         facts,
         model,
-        steps=training.steps if "steps" in training.model_fields_set else None,
+        steps=steps,
         pieces=text.kind if "kind" in text.model_fields_set else None,
         vocabulary=text.size if "size" in text.model_fields_set else None,
     )
@@ -273,7 +279,7 @@ class PairText:
             def progress(done: int, everything: int, name: str = name) -> None:
                 listener(Event("progress", {"what": f"encoding {name} text", "done": done, "all": everything}))
 
-            encoder = PairEncoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, config.data.longest)
+            encoder = _pair_encoder(config, tokenizers)
             report = encode_corpus(
                 lines,
                 encoder,
@@ -357,8 +363,16 @@ class PairData:
             dev_references=self.references,
         )
 
-    def task(self, config: RunConfig, *, device: torch.device, listener: Listener) -> TranslationTask:  # noqa: ARG002
+    def task(
+        self,
+        config: RunConfig,
+        *,
+        device: torch.device,
+        listener: Listener,  # noqa: ARG002
+    ) -> TranslationTask | ContrastiveTask:
         """What the model is trained for."""
+        if isinstance(config.task, ContrastiveConfig):
+            return self._contrastive_task(config, device=device)
         assert isinstance(config.task, TranslationConfig)
         return TranslationTask(
             self.train,
@@ -369,6 +383,10 @@ class PairData:
             device=device,
             falls=BACK_TRANSLATION_FALLS if config.data.monolingual else 0,
         )
+
+    def _contrastive_task(self, config: RunConfig, *, device: torch.device) -> ContrastiveTask:
+        assert isinstance(config.task, ContrastiveConfig)
+        return ContrastiveTask(self.train, self.dev, config=config.task, seed=config.seed, device=device)
 
     def card_values(self, config: RunConfig) -> dict[str, Any]:
         """The training data, for the model card."""
@@ -382,7 +400,12 @@ class PairData:
         }
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
-        """Translate the dev text with the full search; its scores, and what its confidences are computed with."""
+        """Translate the dev text with the full search; its scores, and what its confidences are computed with.
+
+        Of an encoder of sentences, the shares of dev pairs that are found first among all, in both directions.
+        """
+        if isinstance(loaded.config.task, ContrastiveConfig):
+            return self._measure_vectors(loaded, listener=listener)
         config, count = loaded.config, min(MAX_SCORED_LINES, len(self.dev))
         if self.sources is not None:
             sources = self.sources[:count]
@@ -405,6 +428,37 @@ class PairData:
         scores = tuple(score(metric, best.texts, references=references, bootstrap=bootstrap) for metric in metrics)
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
         return DevResult(scores, count, fit_confidence(best, references, lowercase=lowercase))
+
+    def _measure_vectors(self, loaded: Loaded, *, listener: Listener) -> DevResult:
+        config = loaded.config
+        vectors = self._contrastive_task(config, device=loaded.device).dev_vectors(loaded.model)
+        count = len(vectors.sources)
+        sides = zip((self.tokenizers.source, self.tokenizers.target), (self.dev.sources, self.dev.targets), strict=True)
+        sources, targets = ([tokenizer.decode(side[at].tolist()) for at in range(count)] for tokenizer, side in sides)
+        scores = score_parallel(
+            vectors.sources.numpy(),
+            vectors.targets.numpy(),
+            texts=(sources, targets),
+            languages=(config.data.source, config.data.target),
+            bootstrap=Bootstrap(seed=config.seed, resamples=config.evaluation.resamples),
+        )
+        listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
+        return DevResult(scores, count)
+
+
+def _pair_encoder(config: RunConfig, tokenizers: Tokenizers) -> PairEncoder:
+    """How lines become ids; an encoder of sentences reads them in training as it does in use."""
+    reading = config.model.sentence_reading if isinstance(config.task, ContrastiveConfig) else None
+    if reading is None:
+        return PairEncoder(tokenizers.source.encode_flat, tokenizers.target.encode_flat, config.data.longest)
+    longest = config.data.longest if reading.longest is None else min(config.data.longest, reading.longest + 1)  # END
+    encode = partial(_encode_sentences, tokenizers.target, reading)
+    return PairEncoder(encode, encode, longest)
+
+
+def _encode_sentences(tokenizer: Tokenizer, reading: SentenceReading, lines: list[str]) -> FlatIds:
+    texts = [reading.prompt + line for line in lines]
+    return tokenizer.encode_flat([text.lower() for text in texts] if reading.lowercase else texts)
 
 
 def bitext_of(store: Store) -> Bitext:

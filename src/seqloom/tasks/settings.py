@@ -18,6 +18,8 @@ class TaskSettings(Config):
     """The kind of model that learns the task, if none is named; None for the default of a run."""
     followed_by: ClassVar[TaskKind | None] = None
     """What a run is trained for that starts from such a model and names no task; None for the same task."""
+    reads_pairs: ClassVar[bool] = False
+    """Whether the task is learned from sentence pairs, whatever the model is for."""
 
 
 class TranslationConfig(TaskSettings):
@@ -420,6 +422,26 @@ class ClassificationConfig(TaskSettings):
             if value.count(label) > 1:
                 raise ValueError(f"the label {label!r} is given {value.count(label)} times")
         return value
+
+
+# --- vectors of sentences ---------------------------------------------------------------------------------------------
+
+
+class ContrastiveConfig(TaskSettings):
+    """What an encoder of sentences is trained for: to tell the translation of each sentence from others."""
+
+    purpose: ClassVar[Purpose] = "encoder"
+    model_kind: ClassVar[str] = "bert"
+    reads_pairs: ClassVar[bool] = True
+
+    kind: Literal["contrastive"] = "contrastive"
+    """Names this task in a config file."""
+    pairs_per_batch: int = Field(256, ge=2, le=100_000)
+    """Sentence pairs in a batch. Each is told from all others of its batch, so that more make the task harder."""
+    temperature: float = Field(0.05, gt=0, le=1)
+    """Cosines are divided by it before the softmax: a lower one weighs the hardest negatives more."""
+    dev_pairs: int = Field(1000, ge=2, le=10_000)
+    """Held-out pairs, from the first on, that each validation tells from each other."""
 
 
 # --- translation without parallel text -------------------------------------------------------------------------------
