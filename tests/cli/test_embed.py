@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from cli.calling import call
-from seqloom import Encoder
+from seqloom import Encoder, load, resume, train
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.serve.embedding import open_encoder_actions
 from seqloom.serve.groups import GroupCancellation
+from seqloom.training.weights import weights_of
 
 SETTINGS = (
     *("task.kind=contrastive", "model.width=32", "model.layers=1", "model.heads=2", "model.feed_forward=32"),
@@ -133,6 +135,20 @@ def test_training_starts_from_an_encoder_of_the_same_task_or_another(run: Path, 
     assert found.code == 0, found.err
     assert "not used: masked.dense.bias" in found.err
     assert Encoder.load(tmp_path / "started").max_tokens == 62
+
+
+def test_a_run_resumed_in_its_second_epoch_has_the_same_bits(folder: Path, tmp_path: Path) -> None:
+    files = [str(folder / name) for name in ("test.de", "test.en")]
+    same = ["training.warmup=1", "training.schedule=constant", "model.dropout_rate=0.2", "task.pairs_per_batch=16"]
+    settings = [*SETTINGS, *same, "training.save_every=2", "training.validate_every=2"]
+    whole = train(None, [*settings, "training.steps=8"], out=tmp_path / "whole", train=files)
+    train(None, [*settings, "training.steps=4"], out=tmp_path / "parts", train=files)
+    parts = resume(tmp_path / "parts", ["training.steps=8"], exact=True)
+    assert whole is not None
+    assert parts is not None
+    first, second = (weights_of(load(each.model).model) for each in (whole, parts))
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+    assert [score.value for score in whole.scores] == [score.value for score in parts.scores]
 
 
 def test_bad_input_is_refused_with_its_values(run: Path, folder: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from seqloom.models.protocols import SentenceModel
 from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.packing import Pooling
 from seqloom.runs.loading import LoadedModel, in_words, load, require_loaded
+from seqloom.tasks.classification import batches_by_length
 
 Precision = Literal["float32", "int8"]
 
@@ -158,7 +159,7 @@ class Encoder:
         kept = np.minimum(_lengths(texts), self.max_tokens)
         vectors = np.empty((len(texts), self.width), np.float32)
         done = 0
-        for places in _batches(kept, tokens_per_batch):
+        for places in batches_by_length(kept + FRAME, tokens=tokens_per_batch):
             padded = np.zeros((len(places), int(kept[places].max())), np.int64)
             for row, place in enumerate(places):
                 padded[row, : kept[place]] = texts[place][: kept[place]]
@@ -184,13 +185,3 @@ class Encoder:
 
 def _lengths(texts: Sequence[Sequence[int]]) -> Int64[np.ndarray, " lines"]:
     return np.fromiter((len(ids) for ids in texts), np.int64, count=len(texts))
-
-
-def _batches(lengths: Int64[np.ndarray, " lines"], tokens: int) -> Iterator[Int64[np.ndarray, " some"]]:
-    """Places of lines of similar length, longest first: rows × the longest of them within so many tokens."""
-    order = np.argsort(-lengths, kind="stable")
-    begin = 0
-    while begin < len(order):
-        rows = max(1, tokens // (FRAME + int(lengths[order[begin]])))
-        yield order[begin : begin + rows]
-        begin += rows

@@ -35,6 +35,7 @@ EXAMPLES = examples(
     "seqloom train --train corpus.de --train corpus.en --out run training.start_from=trunk",
     "seqloom train --train a.en --train a.de --out run training.start_from=opus-mt-en-de training.lora.rank=8",
     "seqloom train task.kind=classification training.start_from=bert-base-cased --train reviews.tsv --out run",
+    "seqloom train task.kind=contrastive --train train.de --train train.en --out run",
     "seqloom train run.yaml seed=3 --out run-3",
     "seqloom train --resume run training.steps=40000",
 )
@@ -122,8 +123,8 @@ def train(
     """Train a model on your own text: a translator, a language model, an encoder, a classifier or word vectors.
 
     [bold]model.kind[/bold] selects the model: transformer (the default), seq2seq and dictionary translate; rnn_lm, gpt,
-    elmo, ngram, markov and hmm are language models; bert is an encoder, and with task.kind=classification a classifier;
-    word2vec learns word vectors.
+    elmo, ngram, markov and hmm are language models; bert is an encoder, with task.kind=classification a classifier, and
+    with task.kind=contrastive it learns vectors of sentences from pairs; word2vec learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 

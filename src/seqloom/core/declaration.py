@@ -226,7 +226,7 @@ class ModelSettings(Config):
         return ()
 
     def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:  # noqa: ARG002
-        """Sizes of a translation model for this much data; `self` holds the settings that were given."""
+        """Sizes of a model of sentence pairs for this much data; `self` holds the settings that were given."""
         return ModelSizes()
 
     def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002

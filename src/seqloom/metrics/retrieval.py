@@ -48,7 +48,8 @@ class MinedPairs:
 def unit_vectors(vectors: Float[np.ndarray, "rows width"]) -> Float32[np.ndarray, "rows width"]:
     """Vectors of length 1; one of zeros, which has no direction, stays as it is."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    return np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0).astype(np.float32)
+    scaled: np.ndarray = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)
+    return scaled.astype(np.float32)
 
 
 def nearest(
@@ -127,7 +128,8 @@ def _margins(
 ) -> Float32[np.ndarray, "rows best"]:
     """The margin of each neighbour; 0 where the neighbours are on average not similar at all."""
     usual = (own[:, None] + of_others[found.places]) / 2
-    return np.divide(found.cosines, usual, out=np.zeros_like(found.cosines), where=usual > 0)
+    margins: np.ndarray = np.divide(found.cosines, usual, out=np.zeros_like(found.cosines), where=usual > 0)
+    return margins
 
 
 @dataclass(frozen=True)

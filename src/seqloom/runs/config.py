@@ -226,10 +226,10 @@ class DataConfig(Config):
     """The text a model learns from."""
 
     train: tuple[str, ...] = ()
-    """Training files. Translation: source and target (several pairs one after another), or files that hold both: TSV,
-    JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the language of
-    `data.target` is read. Classification: labelled texts, as TSV, JSONL, `__label__X text` or `X text`. Plain, .gz, .xz
-    or .zst; a name may have * in it, or be that of a folder."""
+    """Training files. Sentence pairs: source and target (several pairs one after another), or files that hold both:
+    TSV, JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the
+    language of `data.target` is read. Classification: labelled texts, as TSV, JSONL, `__label__X text` or `X text`.
+    Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)

@@ -462,6 +462,8 @@ def _open(
         use, protocol = "language model", "RecurrentLanguageModel"
         if isinstance(data, LabelledData):
             use, protocol = "classifier", "ClassificationModel"
+        elif isinstance(config.task, ContrastiveConfig):
+            use, protocol = "sentence encoder", "SentenceModel"
         elif not isinstance(data, TextData) or config.purpose == "denoiser":
             use, protocol = "translator", "TranslationModel"
         raise UsageError(
@@ -605,6 +607,7 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
         ended, classes = loss, len(session.config.task.labels)
         uniform, choices = math.log(classes), f"{classes:,} classes"
     elif isinstance(session.task, ContrastiveTask):
+        ended = loss  # likewise
         uniform, choices = math.log(session.task.dev_pairs), f"{session.task.dev_pairs:,} dev pairs"
     if ended <= uniform:
         return None
@@ -627,7 +630,7 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
             f"training has diverged: {above}. Start a new run with a lower training.learning_rate, now "
             f"{training.learning_rate:g}, or a longer training.warmup, now {training.warmup:,}."
         )
-    if outcome.step >= EARLY_STEPS and not isinstance(session.task, ClassificationTask):
+    if outcome.step >= EARLY_STEPS and not isinstance(session.task, ClassificationTask | ContrastiveTask):
         return (
             f"training has failed: {above}. Start a new run with another training.learning_rate, now "
             f"{training.learning_rate:g}."

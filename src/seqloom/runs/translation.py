@@ -31,7 +31,6 @@ from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.plain_text import TextCorpus
 from seqloom.data.store import Side, Store, read_stored_lines
 from seqloom.metrics.calibration import Calibration, fit_calibration
-from seqloom.metrics.retrieval import score_parallel
 from seqloom.metrics.scoring import Bootstrap, score
 from seqloom.metrics.translation import dev_metrics_for, line_scores
 from seqloom.runs.back_translation import MIXED, open_monolingual, write_pairs
@@ -431,19 +430,14 @@ class PairData:
 
     def _measure_vectors(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         config = loaded.config
-        vectors = self._contrastive_task(config, device=loaded.device).dev_vectors(loaded.model)
-        count = len(vectors.sources)
-        sides = zip((self.tokenizers.source, self.tokenizers.target), (self.dev.sources, self.dev.targets), strict=True)
-        sources, targets = ([tokenizer.decode(side[at].tolist()) for at in range(count)] for tokenizer, side in sides)
-        scores = score_parallel(
-            vectors.sources.numpy(),
-            vectors.targets.numpy(),
-            texts=(sources, targets),
+        task = self._contrastive_task(config, device=loaded.device)
+        scores = task.found_first(
+            task.dev_vectors(loaded.model),
             languages=(config.data.source, config.data.target),
             bootstrap=Bootstrap(seed=config.seed, resamples=config.evaluation.resamples),
         )
-        listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
-        return DevResult(scores, count)
+        listener(Event("scores", {"data": "dev", "lines": task.dev_pairs, "scores": [asdict(each) for each in scores]}))
+        return DevResult(scores, task.dev_pairs)
 
 
 def _pair_encoder(config: RunConfig, tokenizers: Tokenizers) -> PairEncoder:

@@ -21,8 +21,10 @@ from torch.nn import functional as F
 from seqloom.core.errors import DataError
 from seqloom.core.seeds import seed_for
 from seqloom.data.store import Side, Store
-from seqloom.metrics.retrieval import nearest
+from seqloom.metrics.retrieval import score_parallel
+from seqloom.metrics.scoring import Bootstrap, CorpusScore
 from seqloom.models.protocols import SentenceModel
+from seqloom.tasks.classification import batches_by_length
 from seqloom.tasks.settings import ContrastiveConfig
 from seqloom.training.task import Loss
 
@@ -43,11 +45,10 @@ class ContrastiveBatch:
 
 @dataclass(frozen=True)
 class PairVectors:
-    """Vectors of held-out pairs, and which of their texts are equal."""
+    """Vectors of held-out pairs."""
 
     sources: Float32[Tensor, "pairs width"]
     targets: Float32[Tensor, "pairs width"]
-    is_repeated: Bool[Tensor, "pairs pairs"]
 
 
 def contrastive_loss(
@@ -96,10 +97,8 @@ class ContrastiveTask:
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """The loss of a pair among all held-out ones, and the share found first in both directions, in percent."""
         found = self.dev_vectors(model)
-        there, back = (
-            100 * float(np.mean(each)) for each in self._are_found(found.sources.numpy(), found.targets.numpy())
-        )
-        return {"loss": self._loss_of(found), "targets_found": there, "sources_found": back}
+        there, back = self.found_first(found)
+        return {"loss": self._loss_of(found), "targets_found": there.value, "sources_found": back.value}
 
     def dev_loss(self, model: nn.Module) -> float:
         """The loss of a pair among all held-out ones."""
@@ -108,22 +107,33 @@ class ContrastiveTask:
     @torch.no_grad()
     def dev_vectors(self, model: nn.Module) -> PairVectors:
         """The vectors of the held-out pairs that a validation reads, in their order."""
-        encoder, places = cast("SentenceModel", model), np.arange(self.dev_pairs)
-        vectors = []
+        encoder, vectors = cast("SentenceModel", model), []
         for side in (self.dev.sources, self.dev.targets):
-            # By rising length, cut where the budget ends.
-            order = np.argsort(side.lengths[: self.dev_pairs], kind="stable")
-            rows: dict[int, Tensor] = {}
-            begin = 0
-            while begin < len(order):
-                longest = int(side.lengths[order[min(len(order), begin + 256) - 1]])
-                some = order[begin : begin + max(1, min(256, DEV_TOKENS_PER_BATCH // longest))]
+            batches = list(batches_by_length(side.lengths[: self.dev_pairs], tokens=DEV_TOKENS_PER_BATCH))
+            found = []
+            for some in batches:
                 ids, lengths = _texts(side, some)
-                found = encoder.sentence_vectors(ids.to(self.device), lengths.to(self.device)).float().cpu()
-                rows |= dict(zip(some.tolist(), found, strict=True))
-                begin += len(some)
-            vectors.append(torch.stack([rows[at] for at in range(self.dev_pairs)]))
-        return PairVectors(*vectors, torch.from_numpy(_repeated(self.dev, places)))
+                found.append(encoder.sentence_vectors(ids.to(self.device), lengths.to(self.device)).float().cpu())
+            vectors.append(torch.cat(found)[torch.from_numpy(np.argsort(np.concatenate(batches)))])
+        return PairVectors(*vectors)
+
+    def found_first(
+        self,
+        found: PairVectors,
+        *,
+        languages: tuple[str | None, str | None] = (None, None),
+        bootstrap: Bootstrap | None = None,
+    ) -> tuple[CorpusScore, CorpusScore]:
+        """The shares of held-out pairs that are found first among all, in both directions."""
+        places = np.arange(self.dev_pairs)
+        sources, targets = (list(map(str, _groups(side, places))) for side in (self.dev.sources, self.dev.targets))
+        return score_parallel(
+            found.sources.numpy(),
+            found.targets.numpy(),
+            texts=(sources, targets),
+            languages=languages,
+            bootstrap=bootstrap,
+        )
 
     def describe(self, batch: ContrastiveBatch) -> str:
         lines = [str(line) for line in batch.lines[:5]]
@@ -152,18 +162,10 @@ class ContrastiveTask:
         )
 
     def _loss_of(self, found: PairVectors) -> float:
+        repeated = torch.from_numpy(_repeated(self.dev, np.arange(self.dev_pairs)))
         vectors = (each.double() for each in (found.sources, found.targets))
-        total = contrastive_loss(*vectors, temperature=self.config.temperature, is_repeated=found.is_repeated)
-        return float(total) / len(found.sources)
-
-    def _are_found(
-        self, sources: Float32[np.ndarray, "pairs width"], targets: Float32[np.ndarray, "pairs width"]
-    ) -> tuple[Bool[np.ndarray, " pairs"], Bool[np.ndarray, " pairs"]]:
-        """Whether the nearest target of each source is its own, or has the same text; and the same of each target."""
-        places = np.arange(self.dev_pairs)
-        there, back = (nearest(*pair, best=1).places[:, 0] for pair in ((sources, targets), (targets, sources)))
-        of_source, of_target = (_groups(side, places) for side in (self.dev.sources, self.dev.targets))
-        return of_target[there] == of_target, of_source[back] == of_source
+        total = contrastive_loss(*vectors, temperature=self.config.temperature, is_repeated=repeated)
+        return float(total) / self.dev_pairs
 
 
 def _texts(
@@ -176,12 +178,13 @@ def _texts(
 
 def _groups(side: Side, places: Integer[np.ndarray, " texts"]) -> Int64[np.ndarray, " texts"]:
     """A number for each sentence, the same for equal ones."""
-    return np.unique(side.padded(places)[0], axis=0, return_inverse=True)[1].reshape(-1)
+    groups: np.ndarray = np.unique(side.padded(places)[0], axis=0, return_inverse=True)[1]
+    return groups.reshape(-1)
 
 
 def _repeated(store: Store, places: Integer[np.ndarray, " pairs"]) -> Bool[np.ndarray, "pairs pairs"]:
     """Where two different pairs have the same source or the same target."""
     sources, targets = (_groups(side, places) for side in (store.sources, store.targets))
-    is_same = (sources[:, None] == sources) | (targets[:, None] == targets)
+    is_same: np.ndarray = (sources[:, None] == sources) | (targets[:, None] == targets)
     np.fill_diagonal(is_same, False)
     return is_same
