@@ -50,7 +50,7 @@ def test_a_folder_is_read_with_one_class_per_subfolder(tmp_path: Path) -> None:
     assert read_images(tmp_path, COLOUR).fingerprint != images.fingerprint
 
 
-@pytest.mark.parametrize("config", [GREY, COLOUR, ImageConfig(channels=1, size=(3, 7)), ImageConfig(size=(8, 2))])
+@pytest.mark.parametrize("config", [GREY, COLOUR, ImageConfig(channels=1, size=(3, 7)), ImageConfig(channels=3, size=(8, 2))])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_folder_and_arrays_of_bytes_or_floats_give_the_same(
     tmp_path: Path, config: ImageConfig, channels: int
@@ -122,7 +122,7 @@ def test_other_sets_get_the_classes_of_the_training_set(tmp_path: Path) -> None:
     assert (train.classes, train.labels.tolist()) == (("2", "9", "10"), [2, 1, 0])
     assert read_images(tmp_path / "dev.npz", GREY, classes=train.classes).labels.tolist() == [1, 1, 2]
     np.savez(tmp_path / "dev.npz", images=images, labels=[9, 2, 7])
-    with pytest.raises(DataError, match=r"dev.npz: class '7' is not among the 3 classes .*: 2, 9, 10"):
+    with pytest.raises(DataError, match=r"dev.npz: image 3: the label '7' is not among the 3 .*: 2, 9, 10"):
         read_images(tmp_path / "dev.npz", GREY, classes=train.classes)
 
 
@@ -186,7 +186,7 @@ def make_folder(path: Path) -> None:
         (claim_few_more, f"more than {MAX_PIXELS:,} pixels"),
         (write_text, "not an image.* PNG"),
         (write_postscript, "not an image"),
-        (write_other_size, r"6 x 5 pixels, but .*cats/0.png has 4 x 5; give a size"),
+        (write_other_size, r"6 x 5 pixels, but .*cats/0.png has 4 x 5; resize it, or train"),
         (write_sixteen_bits, "I;16 are not supported; convert them to 8 bits"),
         (make_folder, "not a file"),
     ],

@@ -210,7 +210,7 @@ def test_sizes_that_do_not_fit_are_refused_with_those_that_do() -> None:
         (lambda: SwinConfig(depths=(2, 0), heads=(3, 6)), r"depths=\[2, 0\]: each stage has 1 layer or more"),
     ):
         with pytest.raises(ConfigError, match=message):
-            make()
+            make().build(seed=1)
 
 
 @pytest.mark.parametrize("config", [VIT, SWIN])

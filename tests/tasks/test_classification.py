@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from seqloom.data.labelled import JoinedIds, LabelledStore, LabelledWriter, join_texts
 from seqloom.models.bert import BertConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.tasks.classification import ClassificationTask
+from seqloom.tasks.classification import ClassificationTask, TextExamples
 from seqloom.tasks.settings import ClassificationConfig
 
 SYMBOLS = 12
@@ -36,7 +36,8 @@ def stored(folder: Path, *, examples: int, seed: int) -> LabelledStore:
 def task(tmp_path: Path) -> ClassificationTask:
     train, dev = stored(tmp_path / "train", examples=60, seed=1), stored(tmp_path / "dev", examples=20, seed=2)
     config = ClassificationConfig(labels=("no", "yes"), label_smoothing=0.2, tokens_per_batch=40)
-    return ClassificationTask(train, dev, config=config, seed=1, device=CPU)
+    examples = TextExamples(train), TextExamples(dev)
+    return ClassificationTask(*examples, config=config, per_batch=config.tokens_per_batch, seed=1, device=CPU)
 
 
 def model() -> nn.Module:
@@ -69,7 +70,7 @@ def test_figures_are_those_of_each_text_alone(task: ClassificationTask) -> None:
     figures = task.validate(network)
     losses, matches = [], 0
     for place in range(20):
-        ids, lengths, segments = map(torch.from_numpy, task.dev.framed(np.array([place])))
+        ids, lengths, segments = map(torch.from_numpy, task.dev.store.framed(np.array([place])))
         log_probs = network.class_scores(ids, lengths, segments).double().log_softmax(1)[0]  # type: ignore[operator]
         losses.append(-float(log_probs[int(task.dev.labels[place])]))
         matches += int(log_probs.argmax()) == int(task.dev.labels[place])

@@ -1,8 +1,9 @@
-"""`seqloom classify`: the class of each line."""
+"""`seqloom classify`: the class of each line, or of each image."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.events import Listener, json_line, notice, progress
 
 if TYPE_CHECKING:
-    from seqloom.apps.classifier import Classification, Classifier, ClassifierScores, Text
+    from seqloom.apps.classifier import Classification, Classifier, ClassifierScores, Picture, Text
 
 EXAMPLES = examples(
     "seqloom classify run/model reviews.txt > labels",
@@ -23,6 +24,8 @@ EXAMPLES = examples(
     "seqloom classify run/model questions.txt --json",
     "seqloom classify run/model --reference test.tsv",
     "cut -f 2,3 pairs.tsv | seqloom classify run/model",
+    "seqloom classify images/model cat.png dog.png --probabilities",
+    "seqloom classify images/model --reference test.npz",
 )
 
 STDIN = Path("-")
@@ -30,12 +33,15 @@ STDIN = Path("-")
 MAX_SHOWN_LABELS = 20
 """Labels of a confusion table on the screen; --json has all."""
 
-TextFile = Annotated[
-    Path | None,
+IMAGES_AT_ONCE = 256
+"""Images whose classes are printed together."""
+
+Files = Annotated[
+    list[Path] | None,
     typer.Argument(
-        metavar="[FILE]",
-        help="Texts, one per line; a model of pairs reads two texts separated by a tab. Plain, .gz, .xz or .zst; "
-        "standard input by default.",
+        metavar="[FILE]...",
+        help="A text, one per line; a model of pairs reads two texts separated by a tab. Plain, .gz, .xz or .zst; "
+        "standard input by default. For a model of images: images, a folder of them, or an .npz file.",
     ),
 ]
 Probabilities = Annotated[
@@ -47,31 +53,36 @@ Reference = Annotated[
     typer.Option(
         "--reference",
         metavar="FILE",
-        help="Labelled text, in any form that training reads: print accuracy, macro-F1 and which labels are confused, "
-        "instead of labels.",
+        help="Labelled text or images, in any form that training reads: print accuracy, macro-F1 and which labels are "
+        "confused, instead of labels.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print a JSON record per line, or one with all scores.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON record per line or image, or one with all scores.")]
 
 
 def classify(
     model: ModelFolder,
-    file: TextFile = None,
+    files: Files = None,
     probabilities: Probabilities = False,
     reference: Reference = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
-    """Print the class of each line of a text, one of the labels that the model was trained with.
+    """Print the class of each line of a text, or of each image: one of the labels that the model was trained with.
 
     N lines in, N lines out; a blank line stays blank. Train a classifier with [bold]seqloom train model.kind=bert
     task.kind=classification --train reviews.tsv --out run[/bold].
 
-    With [bold]--reference[/bold] the right labels are known, and the predicted ones are scored.
+    A model of images prints the class and the name of each file, and only classes for an .npz file. Train one with
+    [bold]seqloom train model.kind=vit --train FOLDER --out run[/bold].
+
+    With [bold]--reference[/bold], or for a folder with one subfolder of images per class, the right labels are known,
+    and the predicted ones are scored.
     """
-    if reference is not None and file is not None:
-        raise UsageError(f"--reference {reference} holds texts and labels; leave out {file}")
+    given = files or []
+    if reference is not None and given:
+        raise UsageError(f"--reference {reference} holds texts and labels; leave out {given[0]}")
     if reference is not None and probabilities:
         raise UsageError("--probabilities cannot be combined with --reference, which prints scores")
     decoding = TextEncoding.of(encoding, on_bad_utf8)
@@ -79,22 +90,96 @@ def classify(
     from seqloom.apps.classifier import Classifier
 
     classifier = Classifier.load(model)
+    if reference is None and classifier.reads_images and (reference := _folder_per_class(given)) and probabilities:
+        raise UsageError(f"--probabilities cannot be combined with {reference}, a folder per class, which is scored")
     with show_events(as_json=json, has_progress=reference is not None) as listener:
         if reference is not None:
-            scores = _score(classifier, reference, decoding, listener=listener)
+            score = _score_images if classifier.reads_images else partial(_score, decoding=decoding)
+            scores = score(classifier, reference, listener=listener)
             print(json_line(_record(scores)) if json else "\n".join(_describe(scores)))
-            return
-        path = None if file in (None, STDIN) else file
-        name, done = "standard input" if path is None else str(path), 0
-        with open_input(path) as stream:
-            for lines in read_blocks(stream, name, encoding=decoding, warn=partial(notice, listener)):
-                texts: list[Text] = [*lines]
-                if classifier.is_paired:
-                    texts = [_split(line, name, number) for number, line in enumerate(lines, start=done + 1)]
-                for number, found in enumerate(classifier.classify(texts), start=done + 1):
-                    print(_line(number, found, probabilities=probabilities, json=json))
-                sys.stdout.flush()
-                done += len(lines)
+        elif classifier.reads_images:
+            _print_images(classifier, given, probabilities=probabilities, json=json)
+        else:
+            _print_lines(classifier, given, decoding, probabilities=probabilities, json=json, listener=listener)
+
+
+def _print_lines(
+    classifier: "Classifier",
+    files: Sequence[Path],
+    decoding: TextEncoding,
+    *,
+    probabilities: bool,
+    json: bool,
+    listener: Listener,
+) -> None:
+    """The class of each line of a text."""
+    if len(files) > 1:
+        raise UsageError(f"{files[1]}: a model of texts reads one file; give one, or join them with cat")
+    path = None if not files or files[0] == STDIN else files[0]
+    name, done = "standard input" if path is None else str(path), 0
+    with open_input(path) as stream:
+        for lines in read_blocks(stream, name, encoding=decoding, warn=partial(notice, listener)):
+            texts: list[Text] = [*lines]
+            if classifier.is_paired:
+                texts = [_split(line, name, number) for number, line in enumerate(lines, start=done + 1)]
+            for number, found in enumerate(classifier.classify(texts), start=done + 1):
+                print(_line({"line": number}, found, probabilities=probabilities, json=json))
+            sys.stdout.flush()
+            done += len(lines)
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+
+def _folder_per_class(files: Sequence[Path]) -> Path | None:
+    """The one folder that is given, if it has folders inside."""
+    if len(files) == 1 and files[0].is_dir() and any(each.is_dir() for each in files[0].iterdir()):
+        return files[0]
+    return None
+
+
+def _print_images(classifier: "Classifier", files: Sequence[Path], *, probabilities: bool, json: bool) -> None:
+    """The class of each image."""
+    if not files or STDIN in files:
+        raise UsageError(
+            f"a model of kind {classifier.config.model.kind} reads images: name some, a folder of them, or an .npz file"
+        )
+    images = _named_images(files)
+    while some := list(islice(images, IMAGES_AT_ONCE)):
+        for (place, _), found in zip(some, classifier.classify([image for _, image in some]), strict=True):
+            print(_line(place, found, probabilities=probabilities, json=json))
+        sys.stdout.flush()
+
+
+def _named_images(files: Sequence[Path]) -> Iterator[tuple[Mapping[str, object], "Picture"]]:
+    """Images with the places that are printed with their classes."""
+    from seqloom.data.images import read_unlabelled
+
+    for path in files:
+        if path.is_dir():
+            inside = sorted(each for each in path.iterdir() if not each.name.startswith("."))
+            if not inside:
+                raise DataError(f"{path}: no images in this folder")
+            yield from (({"file": str(each)}, each) for each in inside)
+        elif path.suffix.lower() == ".npz":
+            arrays = read_unlabelled(path).pictures
+            yield from (({"file": str(path), "image": number}, each) for number, each in enumerate(arrays, start=1))
+        else:
+            yield {"file": str(path)}, path
+
+
+def _score_images(classifier: "Classifier", reference: Path, *, listener: Listener) -> "ClassifierScores":
+    from seqloom.data.images import read_images
+    from seqloom.runs.images import image_settings
+
+    model, task = image_settings(classifier.config)
+    images = read_images(reference, classifier.config.data.images, classes=task.labels, size=model.image_size)
+    labels = [task.labels[label] for label in images.labels.tolist()]
+    shown = partial(progress, listener, f"classifying {reference}")
+    return classifier.evaluate(images.source.pictures, labels, progress=shown)
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
 
 
 def _split(line: str, name: str, number: int) -> tuple[str, str]:
@@ -106,21 +191,22 @@ def _split(line: str, name: str, number: int) -> tuple[str, str]:
     return columns[0], columns[1]
 
 
-def _line(number: int, found: "Classification", *, probabilities: bool, json: bool) -> str:
+def _line(place: Mapping[str, object], found: "Classification", *, probabilities: bool, json: bool) -> str:
     if json:
         shares = {label: round(share, 6) for label, share in found.probabilities.items()}
-        label = found.label or None
-        return json_line(
-            {"line": number, "label": label, "probability": round(found.probability, 6), "probabilities": shares}
-        )
-    if not probabilities:
-        return found.label
-    ordered = sorted(found.probabilities.items(), key=lambda item: -item[1])
-    return "\t".join([found.label, *(f"{label}={share:.4f}" for label, share in ordered)])
+        probability = round(found.probability, 6)
+        return json_line({**place, "label": found.label or None, "probability": probability, "probabilities": shares})
+    columns = [found.label]
+    if "file" in place and "image" not in place:
+        columns.append(clean(str(place["file"])))
+    if probabilities:
+        ordered = sorted(found.probabilities.items(), key=lambda item: -item[1])
+        columns += [f"{label}={share:.4f}" for label, share in ordered]
+    return "\t".join(columns)
 
 
 def _score(
-    classifier: "Classifier", reference: Path, decoding: TextEncoding, *, listener: Listener
+    classifier: "Classifier", reference: Path, *, decoding: TextEncoding, listener: Listener
 ) -> "ClassifierScores":
     from seqloom.data.labelled import LabelledCorpus
 

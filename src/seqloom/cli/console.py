@@ -309,6 +309,8 @@ def sentences(event: Event) -> list[str]:
             settings = ", ".join(f"{name}={value}" for name, value in policy["settings"].items())
             return [f"{count}; {settings} ({policy['reason']})" if settings and event["threads"] > 1 else count]
         case "encoded":
+            if "images" in event.values:
+                return [f"{event['name']}: {counted(event['images'], 'image')}"]
             if "lines" in event.values:  # text of one language
                 rest = f"; {event['unknown']:.2%} of them unknown" if event["unknown"] > 0 else ""
                 size_of = f"{counted(event['lines'], 'line')}, {counted(event['tokens'], 'token')}"

@@ -58,6 +58,8 @@ def info(
     files = {
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }
+    if text is not None and config.model.reads_images:
+        raise UsageError(f"--text {text}: a model of kind {config.model.kind} reads images and has no tokeniser")
     cut = None if text is None else _cut(folder, config, text, side or "source")
     if json:
         record = {
@@ -130,15 +132,20 @@ def _describe(
     arrays: list[tuple[str, str]] = []
     if isinstance(config.model, FitsText | FitsPairs):
         arrays = list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
-    tokenizers = Tokenizers.load(folder / "text")
-    pieces = f"{tokenizers.target.size:,} pieces"
-    if not tokenizers.is_shared:
-        pieces = f"{tokenizers.source.size:,} source and {tokenizers.target.size:,} target pieces"
+    if config.model.reads_images:
+        reads = [("Images", row) for row in _settings(config.data.images.model_dump(mode="json"))]
+    else:
+        tokenizers = Tokenizers.load(folder / "text")
+        pieces = f"{tokenizers.target.size:,} pieces"
+        if not tokenizers.is_shared:
+            pieces = f"{tokenizers.source.size:,} source and {tokenizers.target.size:,} target pieces"
+        reads = [("Text", row) for row in (pieces, *_settings(config.text.model_dump(mode="json")))]
     scores = [("Scores", "none")] if not card.scores else []
     for score in card.scores:
         interval = interval_text((score["interval"][0], score["interval"][1])) if score.get("interval") else ""
         value = "∞" if score["value"] is None else f"{score['value']:.2f}"
-        where = f"{score.get('data', '?')}, {score.get('lines', '?')} lines"
+        unit = "images" if config.model.reads_images else "lines"
+        where = f"{score.get('data', '?')}, {score.get('lines', '?')} {unit}"
         scores.append(("Scores", f"{score['name']} {value} {interval} on {where}  {score['signature']}"))
     if use == "translator" and (calibration := read_calibration(folder)) is not None:
         low, high = calibration.values[0], calibration.values[-1]
@@ -152,8 +159,7 @@ def _describe(
         *_frame(frame),
         *_classes(config),
         *arrays,
-        ("Text", pieces),
-        *(("Text", row) for row in _settings(config.text.model_dump(mode="json"))),
+        *reads,
         *([("Detects", ", ".join(detected))] if detected else []),
         *(("Data", row) for row in _data(dict(card.trained_on))),
         *scores,
@@ -185,7 +191,7 @@ def _classes(config: "RunConfig") -> list[tuple[str, str]]:
 
     if not isinstance(config.task, ClassificationConfig):
         return []
-    reads = "pairs of texts" if config.task.is_paired else "texts"
+    reads = "images" if config.model.reads_images else "pairs of texts" if config.task.is_paired else "texts"
     labels = f"{len(config.task.labels)}, of {reads}: {', '.join(config.task.labels)}"
     return [("Classes", row) for row in textwrap.wrap(labels, SETTINGS_WIDTH)]
 
@@ -208,6 +214,8 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
     if "lines" in trained_on:
         size_of = f"{counted(trained_on['lines'], 'line')}, {counted(trained_on.get('tokens', 0), 'token')}"
         rows.append(f"{size_of}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
+    if "images" in trained_on:
+        rows.append(f"{counted(trained_on['images'], 'image')}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
     if "steps" not in trained_on and "seconds" in trained_on:
         rows.append(f"fitted in {duration(float(trained_on['seconds']))}")
     if "steps" in trained_on:
@@ -216,6 +224,7 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
             "hidden_tokens": "hidden tokens",
             "texts_read": "texts",
             "pairs_read": "pairs",
+            "images_read": "images",
             "tokens_read": "tokens",
         }
         name = next((name for name in units if name in trained_on), "tokens_read")

@@ -101,6 +101,17 @@ class LabelledFacts:
 
 
 @dataclass(frozen=True)
+class ImageFacts:
+    """What the sizes of a classifier of images are chosen from."""
+
+    images: int
+    classes: int
+    size: tuple[int, int]
+    """Height and width, in pixels."""
+    channels: int
+
+
+@dataclass(frozen=True)
 class ClassifierInput:
     """How a model that classifies reads a text."""
 
@@ -164,6 +175,9 @@ class ModelSettings(Config):
     """Whether its weights may be stored in eight bits: linear layers do most of its work."""
     reads_windows: ClassVar[bool] = False
     """Whether a text is read in windows of at most `longest` tokens, each by itself: no state is carried."""
+
+    reads_images: ClassVar[bool] = False
+    """Whether it reads images, and no text: it has no vocabulary and no tokeniser."""
 
     search_defaults: ClassVar[Mapping[str, Any]] = {}
     """Search settings that suit the model, where they differ from the defaults."""
@@ -235,6 +249,10 @@ class ModelSettings(Config):
 
     def sizes_for_labels(self, facts: LabelledFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
         """Sizes of a classifier for this much labelled text; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a classifier for these images; `self` holds the settings that were given."""
         return ModelSizes()
 
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002

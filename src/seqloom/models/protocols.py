@@ -83,6 +83,14 @@ class ClassificationModel(Protocol):
         ...
 
 
+class ImageClassificationModel(Protocol):
+    """The same for images."""
+
+    def class_scores(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+        """A score for each class, before the softmax; the values of images are scaled."""
+        ...
+
+
 @runtime_checkable
 class HasLatentVariable(Protocol):
     """A language model that writes each text from a point of a latent space."""

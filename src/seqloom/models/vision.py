@@ -32,9 +32,10 @@ skipped with probability r l / (L − 1), l = 0 … L − 1.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -42,10 +43,11 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqloom.core.declaration import ModelSettings, Purpose
+from seqloom.core.declaration import ImageFacts, ModelSettings, ModelSizes, Purpose, Reason, TaskKind
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.nn.blocks import FeedForward, Residual
 from seqloom.nn.dropout import Dropout, StochasticDepth, reseed
+from seqloom.nn.embeddings import NO_SYMBOLS, Symbols
 from seqloom.nn.init import linear, reset_linear, seeded
 from seqloom.nn.multihead import SelfAttention, check_heads
 from seqloom.nn.packing import Packing, additive, packing_of
@@ -63,6 +65,21 @@ POSITION_SCALE = 0.5
 """The same of the first positions: about that of an embedded patch. The paper's 0.02 is hidden by the patches for long:
 on small images, accuracy after 240 steps was 0.91 with it and 0.98 with this."""
 
+LARGE_SIDE = 128
+"""Pixels of the longer side from which an image is cut into more patches."""
+
+MAX_PATCHES = 1_024
+"""Patches of an image that zero-config accepts: more than the longest sides of published models have."""
+
+VIT_SIZES = ((20_000, 64, 4, 2), (200_000, 128, 6, 4), (sys.maxsize, 192, 12, 4))
+"""A ViT up to so many images: width, layers, and the inner size of feed-forward blocks in widths."""
+
+SWIN_SIZES = ((20_000, 32, 2), (200_000, 48, 4), (sys.maxsize, 96, 4))
+"""The same of a Swin: width of the first stage, and the inner size of its feed-forward blocks in widths."""
+
+HEAD_WIDTH = 16
+"""Numbers of a head, at least, in models that are sized for the data."""
+
 Images = Float[Tensor, "batch channels height width"]
 
 
@@ -70,20 +87,37 @@ Images = Float[Tensor, "batch channels height width"]
 
 
 class ImageModelSettings(ModelSettings):
-    """What all models of images have."""
+    """What all models of images have. What is not given is chosen for the images."""
 
-    purpose: ClassVar[Purpose] = "encoder"
+    purpose: ClassVar[Purpose] = "classifier"
+    task_kind: ClassVar[TaskKind] = "classification"
+    reads_images: ClassVar[bool] = True
+    head: ClassVar[tuple[str, ...]] = ("classifier.",)
 
     image_size: Size = (224, 224)
-    """Height and width of images, in pixels."""
+    """Height and width of images, in pixels; by default those of the training images."""
     channels: int = Field(3, ge=1, le=1_000)
-    """Numbers for each pixel: 3 for colours, 1 for grey."""
+    """Numbers for each pixel: 3 for colours, 1 for grey; by default as the training images have."""
     classes: int = Field(0, ge=0, le=1_000_000)
-    """Classes that images are assigned to; 0 for a model that only makes vectors."""
+    """Classes that images are assigned to: as many as the data has; 0 for a model that only makes vectors."""
+    mean: tuple[float, ...] = ()
+    """Of the values 0 … 1 of each channel, which are reduced by it before the model reads them; by default that of the
+    training images."""
+    deviation: tuple[float, ...] = ()
+    """By which these values are divided; by default their standard deviation in the training images."""
+
+    def classifier_settings(self, classes: int) -> Mapping[str, Any]:
+        return {"classes": classes}
+
+    def _are_given(self, *names: str) -> bool:
+        """Whether these settings are final: those that were not given are still to be chosen."""
+        return set(names) <= self.model_fields_set
 
 
 class VitConfig(ImageModelSettings):
     """A Vision Transformer: attention between all patches of an image. The default sizes are those of ViT-Ti/16."""
+
+    trunk: ClassVar[tuple[str, ...]] = ("embedding.", "class_token", "positions", "layers.", "norm.")
 
     kind: Literal["vit"] = "vit"
     """Names this model in a config file."""
@@ -108,13 +142,31 @@ class VitConfig(ImageModelSettings):
     def _sizes_fit(self) -> "VitConfig":
         """Checked when the settings are read."""
         try:
-            check_patch(self.patch, self.image_size)
-            check_heads(self.width, self.heads)
+            if self._are_given("image_size", "patch"):
+                check_patch(self.patch, self.image_size)
+            if self._are_given("width", "heads"):
+                check_heads(self.width, self.heads)
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return self
 
-    def build(self, *, seed: int) -> "Vit":
+    def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:
+        _, width, layers, wider = next(row for row in VIT_SIZES if facts.images <= row[0])
+        width = self.width if self._are_given("width") else width
+        side = 14 if max(facts.size) >= LARGE_SIDE else 8
+        patch = self.patch if self._are_given("patch") else fitting_patch(facts.size, most=side)
+        sizes = {"width": width, "layers": layers, "heads": fitting_heads(width), "feed_forward": wider * width}
+        settings = {"image_size": list(facts.size), "patch": patch, **sizes, "stochastic_depth_rate": 0.1}
+        why = (
+            f"{layers} layers of width {width}: without trained weights (training.start_from), few images need no more"
+        )
+        reasons = (
+            Reason(("model.image_size", "model.patch"), patches_text(facts.size, patch)),
+            Reason(("model.kind", "model.width", "model.layers", "model.heads", "model.feed_forward"), why),
+        )
+        return ModelSizes(settings, reasons)
+
+    def build(self, symbols: Symbols = NO_SYMBOLS, *, seed: int) -> "Vit":  # noqa: ARG002
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""
         with seeded(seed):
             embedding = PatchEmbedding(self.image_size, self.patch, channels=self.channels, width=self.width)
@@ -138,6 +190,8 @@ class SwinConfig(ImageModelSettings):
 
     The default sizes are those of Swin-T.
     """
+
+    trunk: ClassVar[tuple[str, ...]] = ("embedding.", "embedding_norm.", "stages.", "norm.")
 
     kind: Literal["swin"] = "swin"
     """Names this model in a config file."""
@@ -163,23 +217,56 @@ class SwinConfig(ImageModelSettings):
     @model_validator(mode="after")
     def _sizes_fit(self) -> "SwinConfig":
         """Checked when the settings are read."""
-        if len(self.heads) != len(self.depths):
-            raise ValueError(
-                f"depths={list(self.depths)} has {len(self.depths)} stages, and heads={list(self.heads)} has "
-                f"{len(self.heads)}; give one number of heads for each stage"
-            )
-        if min(self.depths) < 1:
-            raise ValueError(f"depths={list(self.depths)}: each stage has 1 layer or more")
         try:
-            check_patch(self.patch, self.image_size)
-            for stage, heads in enumerate(self.heads):
+            if self._are_given("depths", "heads"):
+                self._check_stages()
+            if self._are_given("image_size", "patch"):
+                check_patch(self.patch, self.image_size)
+            for stage, heads in enumerate(self.heads if self._are_given("width", "heads") else ()):
                 check_heads(self.width << stage, heads)
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return self
 
-    def build(self, *, seed: int) -> "Swin":
+    def _check_stages(self) -> None:
+        if len(self.heads) != len(self.depths):
+            raise ConfigError(
+                f"depths={list(self.depths)} has {len(self.depths)} stages, and heads={list(self.heads)} has "
+                f"{len(self.heads)}; give one number of heads for each stage"
+            )
+        if min(self.depths) < 1:
+            raise ConfigError(f"depths={list(self.depths)}: each stage has 1 layer or more")
+
+    def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:
+        _, width, wider = next(row for row in SWIN_SIZES if facts.images <= row[0])
+        width = self.width if self._are_given("width") else width
+        side = 56 if max(facts.size) >= LARGE_SIDE else 16
+        patch = self.patch if self._are_given("patch") else fitting_patch(facts.size, most=side)
+        least = min(facts.size) // patch  # patches of the shorter side
+        window = 7 if least % 7 == 0 else 4 if least >= 8 else 2
+        window = self.window if self._are_given("window") else window
+        # Stages end where a grid is one window, which attends to everything.
+        stages = min(4, max(1, (least // window).bit_length()))
+        depths = list(self.depths) if self._are_given("depths") else [2] * stages
+        heads = [fitting_heads(width << stage) for stage in range(len(depths))]
+        sizes = {"width": width, "depths": depths, "heads": heads, "feed_forward": wider * width, "window": window}
+        settings = {"image_size": list(facts.size), "patch": patch, **sizes, "stochastic_depth_rate": 0.1}
+        several = (
+            f"stages of {', '.join(map(str, depths))} layers" if len(depths) > 1 else f"a stage of {depths[0]} layers"
+        )
+        why = (
+            f"{several}, from width {width} on: without trained weights (training.start_from), few images need no more"
+        )
+        reasons = (
+            Reason(("model.image_size", "model.patch"), patches_text(facts.size, patch)),
+            Reason(("model.window",), f"windows of {window} x {window} patches"),
+            Reason(("model.kind", "model.width", "model.depths", "model.heads", "model.feed_forward"), why),
+        )
+        return ModelSizes(settings, reasons)
+
+    def build(self, symbols: Symbols = NO_SYMBOLS, *, seed: int) -> "Swin":  # noqa: ARG002
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""
+        self._check_stages()
         with seeded(seed):
             embedding = PatchEmbedding(self.image_size, self.patch, channels=self.channels, width=self.width)
             rates = depth_rates(self.stochastic_depth_rate, sum(self.depths))
@@ -206,6 +293,33 @@ class SwinConfig(ImageModelSettings):
 def depth_rates(rate: float, layers: int) -> list[float]:
     """The share of images that skip each layer: from 0 for the first to `rate` for the last."""
     return [rate * layer / max(layers - 1, 1) for layer in range(layers)]
+
+
+def fitting_heads(width: int) -> int:
+    """The largest number of heads of at least `HEAD_WIDTH` numbers that divides a width."""
+    return next(heads for heads in range(max(1, width // HEAD_WIDTH), 0, -1) if width % heads == 0)
+
+
+def fitting_patch(size: Size, *, most: int) -> int:
+    """The smallest patch, of 2 pixels or more, that divides an image into at most `most` x `most` patches."""
+    shared = math.gcd(*size)
+    patches = [patch for patch in range(1, shared + 1) if shared % patch == 0]
+    counts = {patch: math.prod(size) // patch**2 for patch in patches}
+    fits = [patch for patch in patches if counts[patch] <= most**2 and (patch > 1 or min(size) < 4)]
+    patch = fits[0] if fits else patches[-1]
+    if counts[patch] > MAX_PATCHES:
+        even = [max(16, round(length / 16) * 16) for length in size]
+        raise ConfigError(
+            f"images of {size[0]} x {size[1]} pixels cannot be cut into at most {MAX_PATCHES:,} square patches; "
+            f"resize them to a size that 16 divides: data.images.size='{even}'"
+        )
+    return patch
+
+
+def patches_text(size: Size, patch: int) -> str:
+    """How images are cut, for a reason."""
+    rows, columns = (length // patch for length in size)
+    return f"patches of {patch} x {patch} pixels: {rows} x {columns} of an image of {size[0]} x {size[1]}"
 
 
 # --- patches ---------------------------------------------------------------------------------------------------------

@@ -32,6 +32,10 @@ class Symbols:
     """The symbols of the target side as they are written, by id, for models that read words by their letters."""
 
 
+NO_SYMBOLS = Symbols(0, 0, is_shared=True)
+"""Those of a model that reads images."""
+
+
 class Embedding(nn.Module):
     """Looks up the row of each symbol: x = E[id], which is one-hot(id) · E without the zeros.
 

@@ -19,6 +19,7 @@ from seqloom.core.config import Config
 from seqloom.core.declaration import ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
+from seqloom.data.images import ImageConfig
 from seqloom.models.bert import BertConfig
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.gpt import GptConfig
@@ -27,6 +28,7 @@ from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.t5 import T5Config
 from seqloom.models.transformer import TransformerConfig
 from seqloom.models.vae import VaeConfig
+from seqloom.models.vision import SwinConfig, VitConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.search.settings import SearchConfig
 from seqloom.smt.aligner import AlignerConfig
@@ -125,6 +127,8 @@ ModelConfig = Annotated[
     | ElmoConfig
     | VaeConfig
     | BertConfig
+    | VitConfig
+    | SwinConfig
     | NGramConfig
     | MarkovConfig
     | HmmConfig
@@ -229,12 +233,13 @@ class DataConfig(Config):
     """Training files. Sentence pairs: source and target (several pairs one after another), or files that hold both:
     TSV, JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the
     language of `data.target` is read. Classification: labelled texts, as TSV, JSONL, `__label__X text` or `X text`.
-    Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder."""
+    Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder. Images: a folder with one subfolder per
+    class, or an .npz file with the arrays images and labels."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
-    """Pairs or labelled texts drawn from the training files, or lines at the end of a text, that are held out for
-    validation if there are no dev files; at most a tenth of them."""
+    """Pairs, labelled texts or images drawn from the training files, or lines at the end of a text, that are held out
+    for validation if there are no dev files; at most a tenth of them."""
     source: str | None = None
     """Source language, as a code such as de; by default the ending of the file name."""
     target: str | None = None
@@ -247,6 +252,8 @@ class DataConfig(Config):
     label_column: int | None = Field(None, ge=1, le=3)
     """Classification: the column of the label in a table, counted from 1; by default the one with few different
     values."""
+    images: ImageConfig = ImageConfig()
+    """Of models that read images: how these are read and, in training, varied."""
     unit: Literal["line", "paragraph"] = "line"
     """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. For
     pairs, it is always the line."""

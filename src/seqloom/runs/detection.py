@@ -15,6 +15,7 @@ from seqloom.core.symbols import END
 from seqloom.data.corpus import open_corpus
 from seqloom.data.plain_text import Stream, TextCorpus
 from seqloom.data.store import Store
+from seqloom.runs.images import ImageData
 from seqloom.runs.labelled import LabelledData
 from seqloom.runs.model_dir import Card, parse_card, read_part, read_settings, stored_tables
 from seqloom.runs.plain_text import TextData
@@ -33,9 +34,11 @@ MAX_LINES, MAX_LINE_CHARACTERS = 10_000, 300
 
 
 def learn_tables(
-    data: PairData | TextData | TwoTextData | LabelledData, languages: Languages
+    data: PairData | TextData | TwoTextData | LabelledData | ImageData, languages: Languages
 ) -> dict[str, LanguageTable]:
     """Tables of the named languages, from a sample of the encoded training text; a language model has a target only."""
+    if isinstance(data, ImageData):
+        return {}
     if isinstance(data, TwoTextData):
         return _tables([_decoded(text.train.targets.ids, data.tokenizers.target) for text in data.texts], languages)
     if isinstance(data, LabelledData):

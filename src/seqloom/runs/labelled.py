@@ -26,7 +26,7 @@ from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import SAMPLED_LINES, Sizing, choose_labelled_sizes
-from seqloom.tasks.classification import ClassificationTask
+from seqloom.tasks.classification import ClassificationTask, TextExamples
 from seqloom.tasks.settings import ClassificationConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
@@ -222,7 +222,10 @@ class LabelledData:
 
     def task(self, config: RunConfig, *, device: torch.device, listener: Listener) -> ClassificationTask:  # noqa: ARG002
         """What the model is trained for."""
-        return ClassificationTask(self.train, self.dev, config=_task(config), seed=config.seed, device=device)
+        task, (train, dev) = _task(config), (TextExamples(store) for store in (self.train, self.dev))
+        return ClassificationTask(
+            train, dev, config=task, per_batch=task.tokens_per_batch, seed=config.seed, device=device
+        )
 
     def card_values(self, config: RunConfig) -> dict[str, Any]:
         """The training data, for the model card."""
@@ -236,11 +239,15 @@ class LabelledData:
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         """Accuracy and macro-F1 of the dev text."""
-        config = loaded.config
-        task = self.task(config, device=loaded.device, listener=listener)
-        labels, scores = task.config.labels, task.dev_scores(loaded.model)
-        found = [labels[number] for number in scores.argmax(1).tolist()]
-        bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
-        measured = score_labels(found, task.dev_labels(), bootstrap=bootstrap)
-        listener(Event("scores", {"data": "dev", "lines": len(found), "scores": [asdict(each) for each in measured]}))
-        return DevResult(measured, len(found))
+        return measure_dev(self.task(loaded.config, device=loaded.device, listener=listener), loaded, listener=listener)
+
+
+def measure_dev(task: ClassificationTask, loaded: Loaded, *, listener: Listener) -> DevResult:
+    """Accuracy and macro-F1 of the dev data of a classifier."""
+    config = loaded.config
+    labels, scores = task.config.labels, task.dev_scores(loaded.model)
+    found = [labels[number] for number in scores.argmax(1).tolist()]
+    bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
+    measured = score_labels(found, task.dev_labels(), bootstrap=bootstrap)
+    listener(Event("scores", {"data": "dev", "lines": len(found), "scores": [asdict(each) for each in measured]}))
+    return DevResult(measured, len(found))

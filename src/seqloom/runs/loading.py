@@ -18,7 +18,7 @@ from seqloom.core.arrays import map_safetensors
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError, warn
 from seqloom.core.events import ignore
 from seqloom.metrics.calibration import Calibration
-from seqloom.nn.embeddings import Symbols
+from seqloom.nn.embeddings import NO_SYMBOLS, Symbols
 from seqloom.nn.fast.int8 import keep_scales
 from seqloom.nn.lora import merge_adapters
 from seqloom.pretrained.folder import is_published
@@ -40,11 +40,12 @@ from seqloom.runs.model_dir import (
     read_settings,
     read_weights,
     shapes_of,
+    stored_tokenizers,
     unrounded,
     write_model,
 )
 from seqloom.search.settings import SearchConfig
-from seqloom.text.tokenizer import Tokenizers
+from seqloom.text.tokenizer import NoTokenizers, Tokenizers
 from seqloom.training.checkpoint import (
     NewerFormatError,
     checkpoint_folder,
@@ -155,7 +156,7 @@ def load(
             f"{folder} holds a model from outside, {outside}. Only Python can use it, with the settings it was "
             f"trained from: seqloom.load({str(folder)!r}, model={outside})"
         )
-    tokenizers = Tokenizers.load(folder / "text")
+    tokenizers = stored_tokenizers(folder, config)
     place = require_device(config.device)
     settings, weights = config.model if model is None else model, folder / "model.safetensors"
     assert isinstance(settings, BuildsModel)
@@ -327,7 +328,8 @@ def _model_at(run: Path, step: int) -> Path:
         raise ModelError(f"{error.filename} cannot be read: {error.strerror}") from error
 
     def make(folder: Path) -> None:
-        config, tokenizers = read_settings(run), Tokenizers.load(run / "text")
+        config = read_settings(run)
+        tokenizers = stored_tokenizers(run, config)
         folder.parent.mkdir(parents=True, exist_ok=True)
         weights = folder.parent / "model.safetensors"
         state = copy_weights(checkpoint, weights)
@@ -493,6 +495,8 @@ def build_model(settings: BuildsModel, tokenizers: Tokenizers, *, seed: int) -> 
 
 def symbols_of(tokenizers: Tokenizers) -> Symbols:
     """The vocabularies of a model."""
+    if isinstance(tokenizers, NoTokenizers):
+        return NO_SYMBOLS
     source, target = tokenizers.source, tokenizers.target
     return Symbols(source.size, target.size, is_shared=tokenizers.is_shared, pieces=target.vocabulary)
 

@@ -2,7 +2,7 @@
 
     config.yaml            the complete settings it was trained with
     model.safetensors      its weights, or the arrays of a model that was fitted
-    text/                  its tokenisers
+    text/                  its tokenisers; a model that reads images has none
     model.json             format number, languages, sizes, what it was trained on, its scores
     manifest.json          size and SHA-256 of every file
     languages.safetensors  character n-grams of its languages, by which `auto` recognises them
@@ -47,7 +47,7 @@ from seqloom.runs.config import RunConfig
 from seqloom.runs.languages import split_choice, with_languages
 from seqloom.search.settings import OutputLimit
 from seqloom.text.detection import LanguageTable, read_tables, save_tables
-from seqloom.text.tokenizer import DESCRIPTION, Tokenizers
+from seqloom.text.tokenizer import DESCRIPTION, NoTokenizers, Tokenizers
 from seqloom.training.weights import for_disk, weights_of
 from seqloom.version import __version__
 
@@ -72,9 +72,8 @@ PUBLISHED = "pretrained"
 AGAIN = "copy the model directory again from where it was made"
 
 _COUNTED = (
-    *("pairs", "lines", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "texts_read"),
-    "pairs_read",
-    *("seconds", "dev_loss"),
+    *("pairs", "lines", "images", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "texts_read"),
+    *("pairs_read", "images_read", "seconds", "dev_loss"),
 )
 
 
@@ -82,6 +81,8 @@ def counted_name(config: RunConfig) -> str:
     """The name on a card of what training has counted: what its loss is a sum over."""
     if config.task.kind == "contrastive":
         return "pairs_read"
+    if config.model.reads_images:
+        return "images_read"
     names = {"encoder": "hidden_tokens", "classifier": "texts_read"}
     names |= dict.fromkeys(("translator", "denoiser"), "target_tokens")
     return names.get(config.purpose, "tokens_read")
@@ -322,6 +323,11 @@ def read_calibration(folder: Path) -> Calibration | None:
         ) from error
 
 
+def stored_tokenizers(folder: Path, config: RunConfig) -> Tokenizers:
+    """The tokenisers of a model directory or a run with these settings; a model that reads images has none."""
+    return NoTokenizers() if config.model.reads_images else Tokenizers.load(folder / "text")
+
+
 def has_file(folder: Path, name: str) -> bool:
     """Whether a model directory lists this file, which `load` has then checked."""
     return name in read_part(folder / "manifest.json")["files"]
@@ -386,6 +392,8 @@ def read_card(folder: Path) -> Card:
     _require_known_format(folder, manifest["format"])
     # The files that `load` reads. The description of a tokeniser names the hash of its other file.
     sides = ("shared",) if (folder / "text" / "shared").is_dir() else ("source", "target")
+    if not (folder / "text").exists() and not any(name.startswith("text/") for name in manifest["files"]):
+        sides = ()  # as of a model that reads images; `stored_tokenizers` misses those of any other
     needed = ["config.yaml", "model.json", "model.safetensors", *(f"text/{side}/{DESCRIPTION}" for side in sides)]
     if unlisted := ", ".join(name for name in needed if name not in manifest["files"]):
         raise ModelError(f"{folder} cannot be checked: its manifest.json does not list {unlisted}; {_again(folder)}")

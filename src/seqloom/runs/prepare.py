@@ -28,15 +28,16 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps
 from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_from, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
-from seqloom.runs import labelled, plain_text, translation, two_texts
+from seqloom.runs import images, labelled, plain_text, translation, two_texts
 from seqloom.runs.config import BuildsModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.denoising import translator_settings
+from seqloom.runs.images import ImageData, ImageFiles, open_images, size_images
 from seqloom.runs.labelled import LabelledData, LabelledText, open_labelled, size_labelled
 from seqloom.runs.loading import find_model, require_device, symbols_of
 from seqloom.runs.memory import FEWEST, require_memory
-from seqloom.runs.model_dir import read_settings
+from seqloom.runs.model_dir import read_settings, stored_tokenizers
 from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
-from seqloom.runs.sizing import EXTREMES, LABELLED_EXTREMES, settled
+from seqloom.runs.sizing import EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, settled
 from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
 from seqloom.runs.two_texts import TwoTextData, TwoTexts, open_two_texts, size_two_texts
 from seqloom.tasks.settings import (
@@ -57,16 +58,16 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
-    r"/((store|stream|labelled)\.json|lines|labels|firsts|((source|target)\.)?(ids|lengths))"
+    r"/((store|stream|labelled|bytes|floats)\.json|lines|labels|firsts|pixels|numbers|((source|target)\.)?(ids|lengths))"
     r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
 )
 """Everything a run directory can hold before `run.json` is written."""
 
 POSITIONS = (
     *("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch"),
-    *("task.next_sentence", "task.noise.kind", "task.pairs_per_batch"),
+    *("task.next_sentence", "task.noise.kind", "task.pairs_per_batch", "task.images_per_batch"),
 )
-"""Settings of language modelling in which the position in the text is counted."""
+"""Settings of tasks in which the position in the data is counted."""
 
 LORA_RATE = 5
 """Factor of the learning rate with training.lora: adapters begin at zero, and need not keep what was learned."""
@@ -89,8 +90,10 @@ FREE = ("data.workers", "data.train", "data.dev", "data.monolingual", "model.bui
 
 def open_text(
     config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
-) -> PairText | PlainText | TwoTexts | LabelledText:
-    """Open and check the text of a run; `split` says how pairs are held out."""
+) -> PairText | PlainText | TwoTexts | LabelledText | ImageFiles:
+    """Open and check the text or the images of a run; `split` says how pairs are held out."""
+    if config.model.reads_images:
+        return open_images(config, listener=listener)
     if isinstance(config.task, ClassificationConfig):
         return open_labelled(config, formats=formats, listener=listener)
     if isinstance(config.task, UnsupervisedConfig):
@@ -100,8 +103,10 @@ def open_text(
     return open_texts(config, formats=formats, listener=listener)
 
 
-def load_data(run: Path, config: RunConfig) -> PairData | TextData | TwoTextData | LabelledData:
-    """The encoded text of a run. A DataError says what is damaged or missing."""
+def load_data(run: Path, config: RunConfig) -> PairData | TextData | TwoTextData | LabelledData | ImageData:
+    """The encoded text, or the stored images, of a run. A DataError says what is damaged or missing."""
+    if config.model.reads_images:
+        return ImageData.load(run, config)
     if isinstance(config.task, ClassificationConfig):
         return LabelledData.load(run, config)
     if isinstance(config.task, UnsupervisedConfig):
@@ -170,6 +175,8 @@ def choose_config(
     if not names:
         pairs = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
         labelled_text = "--train FILE with a label and a text in each line"
+        if first.model.reads_images:
+            labelled_text = "--train FOLDER with a subfolder of images per class, or --train FILE.npz"
         others = labelled_text if isinstance(first.task, ClassificationConfig) else "--train TEXT"
         raise UsageError(f"no training files: give {pairs if first.reads_pairs else others}, or data.train")
     if first.model.is_fitted and first.training.start_from is not None:
@@ -181,6 +188,8 @@ def choose_config(
     size = size_pairs if first.reads_pairs else size_text
     if isinstance(first.task, UnsupervisedConfig):
         size = size_two_texts
+    elif first.model.reads_images:
+        size = size_images
     elif isinstance(first.task, ClassificationConfig):
         size = size_labelled
     sizing = size(first, [Path(name) for name in names], formats=formats)
@@ -235,11 +244,14 @@ def _files_of_folders(
     found: dict[str, tuple[str, ...]] = {}
     languages = first.data.source, first.data.target
     given = {"train": tuple(train) or first.data.train, "dev": tuple(dev) or first.data.dev}
-    if not any(Path(name).is_dir() for names in given.values() for name in names):
+    if first.model.reads_images or not any(Path(name).is_dir() for names in given.values() for name in names):
         return found
     if isinstance(first.task, ClassificationConfig):
         folder = next(name for names in given.values() for name in names if Path(name).is_dir())
-        raise UsageError(f"{folder} is a folder; name files of labelled text, such as '{Path(folder) / '*.tsv'}'")
+        raise UsageError(
+            f"{folder} is a folder; name files of labelled text, such as '{Path(folder) / '*.tsv'}'. Images are read "
+            "by model.kind=vit or swin"
+        )
     for side, names in given.items():
 
         def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
@@ -334,6 +346,8 @@ def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
         sizings = [two_texts.sizes_for(first, facts) for facts in translation.EXAMPLES]
     elif first.reads_pairs:
         sizings = [translation.sizes_for(first, facts) for facts in translation.EXAMPLES]
+    elif first.model.reads_images:
+        sizings = [images.sizes_for(first, facts) for facts in IMAGE_EXTREMES]
     elif isinstance(first.task, ClassificationConfig):
         sizings = [labelled.sizes_for(first, facts) for facts in LABELLED_EXTREMES]
     else:
@@ -476,7 +490,7 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
                 "seed": config.seed,
                 "fixed": fixed_settings(config),
                 "data": dict(text.fingerprints),
-                "tokenizers": _fingerprints(tokenizers),
+                "tokenizers": tokenizers.fingerprints,
                 "split": "sources",
                 **text.size,
                 "files": stamps,
@@ -489,9 +503,11 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
 
 
 def _tokenizers(
-    config: RunConfig, text: PairText | PlainText | TwoTexts | LabelledText, *, listener: Listener
+    config: RunConfig, text: PairText | PlainText | TwoTexts | LabelledText | ImageFiles, *, listener: Listener
 ) -> Tokenizers:
     """Those of the model to start from, those that `data.tokenizers_from` names, or new ones learned from the text."""
+    if config.model.reads_images:
+        return text.learn_tokenizers(config, listener=listener)  # there are none
     if config.training.start_from is not None:
         return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
     if (given := given_tokenizers(config)) is not None:
@@ -584,10 +600,10 @@ def prepare_resume(
 ) -> None:
     """Make sure that a run can be resumed: encode its text again if the ids are damaged or the text has changed."""
     try:
-        tokenizers = Tokenizers.load(run / "text")
+        tokenizers = stored_tokenizers(run, config)
     except ModelError as error:
         raise ModelError(f"{run / 'text'} is damaged ({error}); {_how_to_restore(run, 'text')}") from error
-    found = _fingerprints(tokenizers)
+    found = tokenizers.fingerprints
     if (begun := record.get("tokenizers", found)) != found:
         # Their pieces have other ids than those that the model has learned.
         first = ", ".join(str(each)[:12] for each in begun) if isinstance(begun, list) else begun
@@ -638,9 +654,12 @@ def prepare_resume(
 
 
 def _files(names: Sequence[str]) -> list[Path]:
-    """The files of these names; a name for several of which none is left stands for itself."""
+    """The files of these names, and those in folders; a name for several of which none is left stands for itself."""
     files: list[Path] = []
     for name in names:
+        if Path(name).is_dir():  # of images
+            files += sorted(path for path in Path(name).rglob("*") if path.is_file())
+            continue
         try:
             files += matching_files(Path(name))
         except UsageError:
@@ -651,10 +670,6 @@ def _files(names: Sequence[str]) -> list[Path]:
 def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
     """Sizes and times of files, by which a resume sees that they need not be read again."""
     return {name: list(stamp) for name, stamp in file_stamps(files).items()}
-
-
-def _fingerprints(tokenizers: Tokenizers) -> list[str]:
-    return [tokenizers.source.fingerprint, tokenizers.target.fingerprint]
 
 
 def thread_settings(config: RunConfig) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from seqloom.core.config import Config
 from seqloom.core.declaration import (
     DataFacts,
+    ImageFacts,
     LabelledFacts,
     ModelSettings,
     ModelSizes,
@@ -299,7 +300,7 @@ def training_reasons(training: Mapping[str, Any], *, falling: str = "as 1/√ste
     """
     steps, checks = training["steps"], training["steps"] // training["validate_every"]
     yield Reason(("training.steps",), f"{steps:,} step{'' if steps == 1 else 's'} at most")
-    if checks > training["patience"]:
+    if 0 < training["patience"] < checks:
         yield Reason(("training.patience",), "an earlier end when the dev loss has not improved for ten validations")
     warmup = f"{training['warmup']:,} step{'' if training['warmup'] == 1 else 's'}"
     rate = f"a learning rate up to {training['learning_rate']:g} over {warmup}, then falling {falling}"
@@ -309,16 +310,18 @@ def training_reasons(training: Mapping[str, Any], *, falling: str = "as 1/√ste
         yield Reason(("training.average",), mean)
 
 
-def passes_text(steps: int, *, per_pass: float) -> str:
-    """How often the training text is read in so many steps, of which one pass takes `per_pass`."""
+def passes_text(steps: int, *, per_pass: float, what: str = "text") -> str:
+    """How often the training text (or `what` there is) is read in so many steps, of which one pass takes `per_pass`."""
     passes = steps / per_pass
     over = "less than one pass" if passes < 0.95 else "about one pass" if passes < 1.5 else f"about {passes:.0f} passes"
-    return f"{steps:,} step{'' if steps == 1 else 's'}: {over} over the training text"
+    return f"{steps:,} step{'' if steps == 1 else 's'}: {over} over the training {what}"
 
 
 def _at(settings: Mapping[str, Any], path: str) -> Any:
-    section, name = path.split(".")
-    return settings[section].get(name)
+    *sections, name = path.split(".")
+    for section in sections:
+        settings = settings[section]
+    return settings.get(name)
 
 
 def round_figure(number: float | int) -> int:
@@ -534,6 +537,75 @@ def choose_labelled_sizes(
             *sizes.reasons,
             Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}: {amount} examples, {strength} dropout"),
             Reason(("task.tokens_per_batch",), f"batches of {batch:,} tokens"),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class ImageRung:
+    """What suits up to so many images, whatever the model."""
+
+    images: int
+    learning_rate: float
+    images_per_batch: int
+    passes: int
+    """Passes over the images."""
+
+
+IMAGE_LADDER = (
+    ImageRung(5_000, 2e-3, 64, 170),
+    ImageRung(20_000, 1e-3, 64, 60),
+    ImageRung(200_000, 1e-3, 128, 30),
+    ImageRung(sys.maxsize, 5e-4, 256, 10),
+)
+"""From some hundred images to millions."""
+
+MAX_SHIFT = 4
+"""Pixels by which training images are moved at most, unless more is set."""
+
+IMAGE_EXTREMES = tuple(
+    ImageFacts(images, classes=2, size=(side, side), channels=3)
+    for images, side in ((100, 8), (50_000, 32), (10**7, 224))
+)
+"""Images from tiny to huge."""
+
+
+def choose_image_sizes(
+    facts: ImageFacts, model: ModelSettings, *, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of a classifier for so many images; `is_started` says that it starts from a trained model."""
+    rung = next(rung for rung in IMAGE_LADDER if facts.images <= rung.images)
+    sizes, batch = model.sizes_for_images(facts), rung.images_per_batch
+    passes = FINE_TUNING_PASSES if is_started else rung.passes
+    if steps is None:
+        steps = round_figure(max(200.0, passes * facts.images / batch))
+    every = max(min(10, steps), min(1000, round_figure(steps / 40)))
+    shift = min(MAX_SHIFT, min(facts.size) // 8)
+    training: dict[str, Any] = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "weight_decay": 0.05,
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+        "patience": 0,  # on the way down the cosine, few dev images improve late
+    }
+    pixels = f"{shift} pixel{'' if shift == 1 else 's'}"
+    return Sizing(
+        {
+            "data": {"images": {"shift": shift}},
+            "model": _model_section(model, sizes, dropout_rate=0.1),
+            "task": {"kind": "classification", "images_per_batch": batch},
+            "training": training,
+        },
+        f"{facts.images:,} images of {facts.classes:,} classes, so:",
+        (
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), "dropout 0.1"),
+            Reason(("task.images_per_batch",), f"batches of {batch:,} images"),
+            *([Reason(("data.images.shift",), f"training images are moved by up to {pixels}")] if shift else []),
             *training_reasons(training, falling="as a cosine"),
         ),
     )

@@ -29,6 +29,7 @@ from seqloom.runs.adapters import FOLDER, Base, add_adapters, is_adapter, is_sam
 from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.detection import learn_tables
+from seqloom.runs.images import ImageData
 from seqloom.runs.labelled import LabelledData
 from seqloom.runs.loading import (
     LoadedFitted,
@@ -53,6 +54,7 @@ from seqloom.runs.model_dir import (
     save_fitted,
     save_model,
     stored_tables,
+    stored_tokenizers,
     write_card,
 )
 from seqloom.runs.plain_text import TextData
@@ -86,7 +88,7 @@ from seqloom.tasks.unsupervised import UnsupervisedTask
 from seqloom.tasks.variational import VariationalTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
-from seqloom.text.tokenizer import EncodedText, Tokenizers
+from seqloom.text.tokenizer import EncodedText
 from seqloom.training.checkpoint import final_folders, pointed_step, verify_checkpoint
 from seqloom.training.distributed import World, join
 from seqloom.training.optimisers import trained
@@ -355,12 +357,13 @@ def average(folders: Sequence[Path | str], out: Path | str) -> Path:
         with warnings.catch_warnings():  # that the run has not finished: its checkpoints were requested
             warnings.simplefilter("ignore", SeqloomWarning)
             home = find_model(places[0].parent.parent)
-    if resolve(RunConfig, file=home / "config.yaml").model.is_fitted:
+    settings = resolve(RunConfig, file=home / "config.yaml")
+    if settings.model.is_fitted:
         raise UsageError(f"{home} was fitted to its text as a whole; such models cannot be averaged")
     of_home = read_card(home)
     trained_on = {**of_home.trained_on, "averaged": [str(folder) for folder in folders]}
     card = Card(of_home.source, of_home.target, of_home.parameters, trained_on)
-    tokenizers, weights, config = Tokenizers.load(home / "text"), average_weights(places), read_settings(home)
+    tokenizers, weights, config = stored_tokenizers(home, settings), average_weights(places), read_settings(home)
     if config.training.lora is not None and not homes:  # whose checkpoints hold adapters alone
         expected = Base.recorded(of_home.trained_on, of=home)
         weights = merged_weights(config, tokenizers, weights, origin=places[0], expected=expected)
@@ -399,7 +402,7 @@ class _Session:
     """The settings of a resumed run before this resume."""
     builder: BuildsModel
     """The settings that build the model."""
-    data: PairData | TextData | TwoTextData | LabelledData
+    data: PairData | TextData | TwoTextData | LabelledData | ImageData
     model: nn.Module
     task: (
         TranslationTask
@@ -451,7 +454,7 @@ def _open(
     assert isinstance(settings, BuildsModel)
     model = build_model(settings, data.tokenizers, seed=seed_for(config.seed, "weights"))
     needed: tuple[str, ...] = ("output", "stepper")
-    if isinstance(data, LabelledData):
+    if isinstance(data, LabelledData | ImageData):
         needed = ("class_scores",)
     elif isinstance(config.task, ContrastiveConfig):
         needed = ("sentence_vectors",)
@@ -460,7 +463,7 @@ def _open(
     missing = [name for name in needed if not hasattr(model, name)]
     if missing:
         use, protocol = "language model", "RecurrentLanguageModel"
-        if isinstance(data, LabelledData):
+        if isinstance(data, LabelledData | ImageData):
             use, protocol = "classifier", "ClassificationModel"
         elif isinstance(config.task, ContrastiveConfig):
             use, protocol = "sentence encoder", "SentenceModel"
@@ -492,12 +495,13 @@ def _open(
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
     units = {"classification": "texts", "contrastive": "pairs"}  # what its losses count
-    unit = units.get(config.task.kind, "tokens")
+    unit = "images" if isinstance(data, ImageData) else units.get(config.task.kind, "tokens")
     listener(Event("model", {"kind": kind, **sizes, "unit": unit, "run": str(run)}))
     task = data.task(config, device=world.device, listener=listener)
     if resumed_from is None:
         per_pass = task.batches(0) / config.training.batches_per_step
-        notice(listener, passes_text(config.training.steps, per_pass=per_pass))
+        what = "images" if isinstance(data, ImageData) else "text"
+        notice(listener, passes_text(config.training.steps, per_pass=per_pass, what=what))
     trainer: Trainer[Any] = Trainer(
         model, task, config.training, run=run, seed=config.seed, device=world.device, listener=listener, world=world
     )
@@ -600,8 +604,7 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
     final weights.
     """
     ended = loss if outcome.last_loss is None else outcome.last_loss
-    symbols, training = session.data.tokenizers.target.size, session.config.training
-    uniform, choices = math.log(symbols), f"{symbols:,} symbols"
+    training = session.config.training
     if isinstance(session.config.task, ClassificationConfig):
         # A classifier that has learned few texts by heart is often sure of what is wrong; its best weights count.
         ended, classes = loss, len(session.config.task.labels)
@@ -609,6 +612,9 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
     elif isinstance(session.task, ContrastiveTask):
         ended = loss  # likewise
         uniform, choices = math.log(session.task.dev_pairs), f"{session.task.dev_pairs:,} dev pairs"
+    else:
+        symbols = session.data.tokenizers.target.size
+        uniform, choices = math.log(symbols), f"{symbols:,} symbols"
     if ended <= uniform:
         return None
     # The weights that the run began with; fresh ones, if those of another model are gone by now.
@@ -645,7 +651,7 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
         return None
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener), listener)
     data = load_data(run, config)
-    assert not isinstance(data, TwoTextData | LabelledData)
+    assert not isinstance(data, TwoTextData | LabelledData | ImageData)
     tokens = data.train.targets.tokens if isinstance(data, PairData) else data.train.tokens
     if config.purpose == "word vectors" and (warning := too_small(tokens)):
         notice(listener, warning)

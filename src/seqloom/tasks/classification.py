@@ -1,28 +1,68 @@
-"""Classification: the summed cross-entropy of the classes of texts, or of pairs of texts.
+"""Classification: the summed cross-entropy of the classes of texts, of pairs of texts, or of images.
 
-loss = −Σ_i Σ_c q_i(c) log P(c | text i)          q: 1 − ε for the right class, and ε / classes for each
+loss = −Σ_i Σ_c q_i(c) log P(c | example i)       q: 1 − ε for the right class, and ε / classes for each
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int, Int64, Integer
+from jaxtyping import Float, Float32, Int, Int64, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqloom.data.batches import BatchPlan
+from seqloom.data.images import ImageConfig, ImageStore, Scaling, augmented
 from seqloom.data.labelled import LabelledStore
 from seqloom.metrics.classification import score_labels
-from seqloom.models.protocols import ClassificationModel
 from seqloom.tasks.settings import ClassificationConfig
 from seqloom.training.task import Loss
 
+# --- what is classified ----------------------------------------------------------------------------------------------
+
+
+class LabelledBatch(Protocol):
+    """Examples on a device, with the class of each."""
+
+    @property
+    def labels(self) -> Int[Tensor, " batch"]: ...
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What `class_scores` of the model takes."""
+        ...
+
+    def describe(self) -> str:
+        """Which examples they are, for messages."""
+        ...
+
+
+class LabelledExamples(Protocol):
+    """Examples with their classes, of which batches are made."""
+
+    @property
+    def labels(self) -> Integer[np.ndarray, " examples"]: ...
+
+    @property
+    def sizes(self) -> Integer[np.ndarray, " examples"]:
+        """The places that each takes in a batch."""
+        ...
+
+    def batch(
+        self, indices: Integer[np.ndarray, " batch"], *, device: torch.device, epoch: int | None = None
+    ) -> LabelledBatch:
+        """These examples, in this order; varied as in this epoch of training, if one is given."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A hash of all of them."""
+        ...
+
 
 @dataclass(frozen=True)
-class LabelledBatch:
+class TextBatch:
     """Texts or pairs with BEGIN and END, padded, and the class of each."""
 
     ids: Int[Tensor, "batch time"]
@@ -31,42 +71,131 @@ class LabelledBatch:
     labels: Int[Tensor, " batch"]
     lines: Int[np.ndarray, " batch"]
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.ids, self.lengths, self.segments
+
+    def describe(self) -> str:
+        return f"{len(self.lines)} texts of up to {self.ids.shape[1]} tokens, lines {_some(self.lines)}"
+
+
+@dataclass(frozen=True)
+class TextExamples:
+    """Labelled texts; each takes as many places as it has tokens, BEGIN and END counted."""
+
+    store: LabelledStore
+
+    @property
+    def labels(self) -> Integer[np.ndarray, " examples"]:
+        return self.store.labels
+
+    @property
+    def sizes(self) -> Integer[np.ndarray, " examples"]:
+        return self.store.lengths + 1
+
+    def batch(
+        self,
+        indices: Integer[np.ndarray, " batch"],
+        *,
+        device: torch.device,
+        epoch: int | None = None,  # noqa: ARG002
+    ) -> TextBatch:
+        framed, labels = self.store.framed(indices), self.labels[indices].astype(np.int64)
+        ids, lengths, segments, classes = (torch.from_numpy(each).to(device) for each in (*framed, labels))
+        return TextBatch(ids, lengths, segments, classes, self.store.lines[indices])
+
+    def fingerprint(self) -> str:
+        return self.store.fingerprint()
+
+
+@dataclass(frozen=True)
+class ImageBatch:
+    """Images with scaled values, and the class of each."""
+
+    pixels: Float[Tensor, "batch channels height width"]
+    labels: Int[Tensor, " batch"]
+    numbers: Int[np.ndarray, " batch"]
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return (self.pixels,)
+
+    def describe(self) -> str:
+        return f"{len(self.numbers)} images, numbers {_some(self.numbers + 1)}"
+
+
+@dataclass(frozen=True)
+class ImageExamples:
+    """Labelled images, which are varied in training. What changes in an image depends on seed, epoch and its number."""
+
+    store: ImageStore
+    config: ImageConfig
+    scaling: Scaling
+    seed: int
+
+    @property
+    def labels(self) -> Integer[np.ndarray, " examples"]:
+        return self.store.labels
+
+    @property
+    def sizes(self) -> Integer[np.ndarray, " examples"]:
+        return np.ones(len(self.store), np.int64)
+
+    def batch(
+        self, indices: Integer[np.ndarray, " batch"], *, device: torch.device, epoch: int | None = None
+    ) -> ImageBatch:
+        pixels, numbers = self.store.pixels(indices), self.store.numbers[indices]
+        if epoch is not None:
+            pixels = augmented(pixels, numbers, self.config, seed=self.seed, epoch=epoch)
+        values, labels = self.scaling.apply(pixels), self.labels[indices].astype(np.int64)
+        return ImageBatch(torch.from_numpy(values).to(device), torch.from_numpy(labels).to(device), numbers)
+
+    def fingerprint(self) -> str:
+        return self.store.fingerprint()
+
+
+def _some(numbers: Int[np.ndarray, " batch"]) -> str:
+    return ", ".join(map(str, numbers[:5])) + (" …" if len(numbers) > 5 else "")
+
+
+# --- the task --------------------------------------------------------------------------------------------------------
+
 
 class ClassificationTask:
-    """Labelled training texts and held-out ones on one device."""
+    """Labelled training examples and held-out ones on one device; a batch has at most `per_batch` places."""
 
     def __init__(
         self,
-        train: LabelledStore,
-        dev: LabelledStore,
+        train: LabelledExamples,
+        dev: LabelledExamples,
         *,
         config: ClassificationConfig,
+        per_batch: int,
         seed: int,
         device: torch.device,
     ) -> None:
         self.train, self.dev = train, dev
-        self.config = config
+        self.config, self.per_batch = config, per_batch
         self.device = device
-        lengths = train.lengths + 1  # with BEGIN
-        self.plan = BatchPlan(lengths, lengths, tokens_per_batch=config.tokens_per_batch, seed=seed)
+        self.plan = BatchPlan(train.sizes, train.sizes, tokens_per_batch=per_batch, seed=seed)
 
     def batches(self, epoch: int) -> int:
         return len(self.plan.batches(epoch))
 
     def batch(self, epoch: int, index: int) -> LabelledBatch:
-        return collate_labelled(self.train, self.plan.batch(epoch, index), device=self.device)
+        return self.train.batch(self.plan.batch(epoch, index), device=self.device, epoch=epoch)
 
     def count(self, batch: LabelledBatch) -> int:
         return len(batch.labels)
 
     def loss(self, model: nn.Module, batch: LabelledBatch) -> Loss:
-        scores = cast("ClassificationModel", model).class_scores(batch.ids, batch.lengths, batch.segments)
+        scores = _class_scores(model, batch)
         smoothing = self.config.label_smoothing
         total = F.cross_entropy(scores, batch.labels, reduction="sum", label_smoothing=smoothing)
         return Loss(total, len(batch.labels))
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        """Cross-entropy per text (without smoothing), accuracy and macro-F1 in percent."""
+        """Cross-entropy per example (without smoothing), accuracy and macro-F1 in percent."""
         scores = self.dev_scores(model)
         labels = self.config.labels
         found = [labels[number] for number in scores.argmax(1).tolist()]
@@ -74,43 +203,36 @@ class ClassificationTask:
         return {"loss": self._loss_of(scores), "accuracy": accuracy.value, "macro_f1": macro_f1.value}
 
     def dev_loss(self, model: nn.Module) -> float:
-        """Cross-entropy per held-out text, without smoothing."""
+        """Cross-entropy per held-out example, without smoothing."""
         return self._loss_of(self.dev_scores(model))
 
     def dev_labels(self) -> list[str]:
-        """The right label of each held-out text."""
+        """The right label of each held-out example."""
         return [self.config.labels[number] for number in self.dev.labels.tolist()]
 
     @torch.no_grad()
-    def dev_scores(self, model: nn.Module) -> Float32[Tensor, "texts classes"]:
-        """The scores of all held-out texts, in their order."""
-        scores = torch.empty(len(self.dev), len(self.config.labels))
-        reader = cast("ClassificationModel", model)
-        for places in batches_by_length(self.dev.lengths + 1, tokens=self.config.tokens_per_batch):
-            batch = collate_labelled(self.dev, places, device=self.device)
-            scores[places] = reader.class_scores(batch.ids, batch.lengths, batch.segments).float().cpu()
+    def dev_scores(self, model: nn.Module) -> Float32[Tensor, "examples classes"]:
+        """The scores of all held-out examples, in their order."""
+        scores = torch.empty(len(self.dev.labels), len(self.config.labels))
+        for places in batches_by_length(self.dev.sizes, tokens=self.per_batch):
+            batch = self.dev.batch(places, device=self.device)
+            scores[places] = _class_scores(model, batch).float().cpu()
         return scores
 
     def describe(self, batch: LabelledBatch) -> str:
-        lines = [str(line) for line in batch.lines[:5]]
-        more = " …" if len(batch.lines) > len(lines) else ""
-        return f"{len(batch.lines)} texts of up to {batch.ids.shape[1]} tokens, lines {', '.join(lines)}{more}"
+        return batch.describe()
 
     def fingerprint(self) -> str:
         return self.train.fingerprint()
 
-    def _loss_of(self, scores: Float32[Tensor, "texts classes"]) -> float:
+    def _loss_of(self, scores: Float32[Tensor, "examples classes"]) -> float:
         labels = torch.from_numpy(self.dev.labels.astype(np.int64))
         return float(F.cross_entropy(scores.double(), labels))
 
 
-def collate_labelled(
-    store: LabelledStore, indices: Integer[np.ndarray, " batch"], *, device: torch.device
-) -> LabelledBatch:
-    """These examples of a store as a batch, in this order."""
-    framed, labels = store.framed(indices), store.labels[indices].astype(np.int64)
-    ids, lengths, segments, classes = (torch.from_numpy(each).to(device) for each in (*framed, labels))
-    return LabelledBatch(ids, lengths, segments, classes, store.lines[indices])
+def _class_scores(model: nn.Module, batch: LabelledBatch) -> Float[Tensor, "batch classes"]:
+    scores: Tensor = model.class_scores(*batch.inputs)  # type: ignore[operator]
+    return scores
 
 
 def batches_by_length(

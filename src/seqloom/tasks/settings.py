@@ -397,7 +397,7 @@ class DenoisingConfig(TaskSettings):
 
 
 class ClassificationConfig(TaskSettings):
-    """What a classifier of texts, or of pairs of texts, is trained for."""
+    """What a classifier of texts, of pairs of texts, or of images is trained for."""
 
     purpose: ClassVar[Purpose] = "classifier"
     model_kind: ClassVar[str] = "bert"
@@ -405,13 +405,15 @@ class ClassificationConfig(TaskSettings):
     kind: Literal["classification"] = "classification"
     """Names this task in a config file."""
     labels: tuple[str, ...] = Field((), max_length=100_000)
-    """The classes, in the order of the scores of the model. By default the labels of the training text, sorted."""
+    """The classes, in the order of the scores of the model. By default the labels of the training data, sorted."""
     is_paired: bool = False
     """Whether a class belongs to two texts. By default as in the training text."""
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     """Share of the probability of the right class that is spread over all classes."""
     tokens_per_batch: int = Field(2048, ge=1, le=100_000_000)
     """Places in a batch: texts × the longest of them, BEGIN and END counted."""
+    images_per_batch: int = Field(64, ge=1, le=1_000_000)
+    """Images in a batch, for a model that reads images."""
 
     @field_validator("labels")
     @classmethod

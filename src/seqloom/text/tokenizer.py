@@ -19,7 +19,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from seqloom.core.arguments import as_text
 from seqloom.core.config import Config
-from seqloom.core.errors import DataError, ModelError
+from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.files import parse_json, write_atomically
 from seqloom.core.symbols import END, RESERVED, UNKNOWN
 from seqloom.text.marks import (
@@ -525,6 +525,11 @@ class Tokenizers:
         is_published = self.source.kind == self.target.kind == "published"
         return self.source == self.target or (is_published and self.source.vocabulary == self.target.vocabulary)
 
+    @property
+    def fingerprints(self) -> list[str]:
+        """Hashes of both sides."""
+        return [self.source.fingerprint, self.target.fingerprint]
+
     def save(self, folder: Path) -> None:
         """Write into `shared/`, or into `source/` and `target/`."""
         if self.source == self.target:
@@ -542,6 +547,26 @@ class Tokenizers:
         if not (folder / "source").is_dir():
             raise ModelError(f"{folder} has no tokeniser: neither shared/ nor source/ and target/ are there")
         return Tokenizers(Tokenizer.load(folder / "source"), Tokenizer.load(folder / "target"))
+
+
+class NoTokenizers(Tokenizers):
+    """In the place of tokenisers, where a model reads images: nothing is written, and there is none to ask for."""
+
+    def __init__(self) -> None:
+        """Without sides."""
+
+    @property
+    def source(self) -> Tokenizer:  # type: ignore[override]
+        raise UsageError("this model reads images; it has no tokeniser")
+
+    target = source  # type: ignore[assignment]
+
+    @property
+    def fingerprints(self) -> list[str]:
+        return []
+
+    def save(self, folder: Path) -> None:
+        """Nothing to write."""
 
 
 def _restored(config: TextConfig, content: bytes) -> Tokenizer:
