@@ -32,6 +32,7 @@ from typing import Any
 
 import pytest
 import yaml
+from PIL import Image
 
 from curl import curl
 from live_server import running_server
@@ -62,6 +63,8 @@ OTHERS = {
     "elmo": ["model.width=16", "text.size=60", *SHORT],
     "bert": ["model.width=16", "model.heads=2", "text.size=60", "evaluation.resamples=40", *SHORT],
     "vae": ["model.width=16", "text.size=60", *SHORT],
+    "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
+    "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],
     "ngram": ["text.size=60"],
     "markov": ["text.size=60"],
     "hmm": ["text.size=60", "model.states=4", "model.iterations=3"],
@@ -144,6 +147,11 @@ def _write_corpus(folder: Path) -> None:
         f"who {verb} {n} ?\tthe {word} {verb} {n} .\n" for n in range(9) for word, verb in tones.values()
     )
     (folder / "questions.tsv").write_text(questions, encoding="utf-8")
+    for number in range(40):
+        home = folder / "photos" / ("cats", "dogs")[number % 2]
+        home.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 5 * number).save(home / f"{number}.png")
+    shutil.copy(home / "39.png", folder / "cat.png")
     captions = folder / "data" / "multi30k"
     captions.mkdir(parents=True)
     for language, text in (("de", german), ("en", english)):

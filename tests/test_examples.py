@@ -16,6 +16,7 @@ from seqloom.models.bert import Bert
 from seqloom.models.elmo import Elmo
 from seqloom.models.protocols import TranslationModel
 from seqloom.models.vae import Vae
+from seqloom.models.vision import ImageModelSettings
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.config import MODELS, FitsPairs, FitsText, RunConfig
 from seqloom.runs.translator import source_sentence
@@ -26,6 +27,7 @@ from seqloom.text.tokenizer_training import train_tokenizers
 VOCABULARY = (*RESERVED, "a", "b", "c", "d", "e", "f", "g")
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
 TINY = {"width": 16, "embedding_width": 16, "feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+IMAGES = {"width": 48, "image_size": (64, 64), "classes": 3, "dropout_rate": 0.0, "stochastic_depth_rate": 0.0}
 
 
 def test_there_are_examples_of_every_model_and_every_kind_of_text() -> None:
@@ -56,7 +58,8 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         return
     # Tiny, but otherwise the model of the example: its kind, norm, positions, attention and ties.
     fields = type(config.model).model_fields
-    small = config.model.model_copy(update={name: size for name, size in TINY.items() if name in fields})
+    sizes = {**TINY, **IMAGES} if config.model.reads_images else TINY
+    small = config.model.model_copy(update={name: size for name, size in sizes.items() if name in fields})
     pieces = VOCABULARY if config.text.shared else ()
     symbols = Symbols(11, 11 if config.text.shared else 13, is_shared=config.text.shared, pieces=pieces)
     model = small.build(symbols, seed=config.seed)
@@ -68,6 +71,11 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
     elif isinstance(model, Elmo):
         both = model(source.ids[:, :2], torch.tensor([2, 1]))
         features = torch.cat([both.following, both.preceding])
+    elif isinstance(small, ImageModelSettings):
+        scores = model.class_scores(torch.randn(2, small.channels, *small.image_size))
+        scores.sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
     elif isinstance(model, Bert):
         features = model.masked_features(model.read(source.ids, source.lengths))
     elif isinstance(model, Vae):

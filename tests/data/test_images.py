@@ -50,7 +50,9 @@ def test_a_folder_is_read_with_one_class_per_subfolder(tmp_path: Path) -> None:
     assert read_images(tmp_path, COLOUR).fingerprint != images.fingerprint
 
 
-@pytest.mark.parametrize("config", [GREY, COLOUR, ImageConfig(channels=1, size=(3, 7)), ImageConfig(channels=3, size=(8, 2))])
+@pytest.mark.parametrize(
+    "config", [GREY, COLOUR, ImageConfig(channels=1, size=(3, 7)), ImageConfig(channels=3, size=(8, 2))]
+)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_folder_and_arrays_of_bytes_or_floats_give_the_same(
     tmp_path: Path, config: ImageConfig, channels: int

@@ -36,6 +36,7 @@ EXAMPLES = examples(
     "seqloom train --train a.en --train a.de --out run training.start_from=opus-mt-en-de training.lora.rank=8",
     "seqloom train task.kind=classification training.start_from=bert-base-cased --train reviews.tsv --out run",
     "seqloom train task.kind=contrastive --train train.de --train train.en --out run",
+    "seqloom train model.kind=vit --train photos --out run",
     "seqloom train run.yaml seed=3 --out run-3",
     "seqloom train --resume run training.steps=40000",
 )
@@ -54,8 +55,9 @@ TrainFiles = Annotated[
         rich_help_panel=FILES,
         help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
         "models, encoders, denoising and word vectors, any number of texts; for classifiers, files with a label and a "
-        "text in each line (.tsv, .jsonl, __label__X text, X text). Or a folder: its pairs of files (news.de and "
-        "news.en, with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
+        "text in each line (.tsv, .jsonl, __label__X text, X text), or images: a folder with one subfolder per class, or "
+        "an .npz file. Or a folder: its pairs of files (news.de and news.en, with data.source=de data.target=en), its "
+        ".tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -124,7 +126,8 @@ def train(
 
     [bold]model.kind[/bold] selects the model: transformer (the default), seq2seq and dictionary translate; rnn_lm, gpt,
     elmo, ngram, markov and hmm are language models; bert is an encoder, with task.kind=classification a classifier, and
-    with task.kind=contrastive it learns vectors of sentences from pairs; word2vec learns word vectors.
+    with task.kind=contrastive it learns vectors of sentences from pairs; vit and swin classify images; word2vec
+    learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 

@@ -317,8 +317,8 @@ def _read_folder(folder: Path, size: Size | None, *, has_size: bool) -> _Found:
     if not paths or size is None:
         raise DataError(f"{folder}: no images; one subfolder for each class is needed, with its images inside")
     homes = [path.parent for path in paths]
-    source, channels = _ImageFiles(tuple(paths)), 1 if are_grey else 3
-    return _Found([home.name for home in homes], list(map(str, homes)), source, size, channels)
+    source = _ImageFiles(tuple(paths))
+    return _Found([home.name for home in homes], list(map(str, homes)), source, size, 1 if are_grey else 3)
 
 
 def _listed_files(folder: Path) -> Iterator[tuple[Path, str | None]]:
@@ -612,10 +612,11 @@ class ImageStore:
 
     def pixels(self, indices: Integer[np.ndarray, " batch"]) -> Pixels:
         """The values of these images, in [0, 1]."""
-        stored = self._pixels[indices]
-        values = stored.astype(np.float32)
+        values = self._pixels[indices].astype(np.float32)
+        if self._pixels.dtype == np.uint8:
+            values /= 255
         self._folder.drop_pages()  # so that the memory of a run does not grow with its images
-        return values / np.float32(255) if stored.dtype == np.uint8 else values
+        return values
 
     def fingerprint(self) -> str:
         """A hash of all that is stored."""

@@ -301,13 +301,12 @@ def fitting_heads(width: int) -> int:
 
 
 def fitting_patch(size: Size, *, most: int) -> int:
-    """The smallest patch, of 2 pixels or more, that divides an image into at most `most` x `most` patches."""
+    """The smallest patch, of 2 pixels or more if there are, that divides an image into at most `most` x `most`."""
     shared = math.gcd(*size)
-    patches = [patch for patch in range(1, shared + 1) if shared % patch == 0]
-    counts = {patch: math.prod(size) // patch**2 for patch in patches}
-    fits = [patch for patch in patches if counts[patch] <= most**2 and (patch > 1 or min(size) < 4)]
-    patch = fits[0] if fits else patches[-1]
-    if counts[patch] > MAX_PATCHES:
+    counts = {patch: math.prod(size) // patch**2 for patch in range(1, shared + 1) if shared % patch == 0}
+    fits = [patch for patch, count in counts.items() if count <= most**2]
+    patch = next((patch for patch in fits if patch > 1 and counts[patch] > 1), min(fits, default=shared))
+    if not fits and counts[patch] > MAX_PATCHES:
         even = [max(16, round(length / 16) * 16) for length in size]
         raise ConfigError(
             f"images of {size[0]} x {size[1]} pixels cannot be cut into at most {MAX_PATCHES:,} square patches; "

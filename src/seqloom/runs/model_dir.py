@@ -391,7 +391,7 @@ def read_card(folder: Path) -> Card:
         raise ModelError(f"{folder} has an invalid manifest.json: format or files is missing; {_again(folder)}")
     _require_known_format(folder, manifest["format"])
     # The files that `load` reads. The description of a tokeniser names the hash of its other file.
-    sides = ("shared",) if (folder / "text" / "shared").is_dir() else ("source", "target")
+    sides: tuple[str, ...] = ("shared",) if (folder / "text" / "shared").is_dir() else ("source", "target")
     if not (folder / "text").exists() and not any(name.startswith("text/") for name in manifest["files"]):
         sides = ()  # as of a model that reads images; `stored_tokenizers` misses those of any other
     needed = ["config.yaml", "model.json", "model.safetensors", *(f"text/{side}/{DESCRIPTION}" for side in sides)]

@@ -146,6 +146,11 @@ def choose_config(
             "task": {"kind": start.task.followed_by or start.task.kind},
         }
         first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
+        if start.model.kind != first.model.kind and (start.model.reads_images or first.model.reads_images):
+            raise ModelError(
+                f"training.start_from={first.training.start_from} is a model of kind {start.model.kind}, which cannot "
+                f"be the start of one of kind {first.model.kind}; leave out model.kind, or start from another model"
+            )
     if isinstance(first.task, MaskedLanguageModellingConfig) and not getattr(first.model, "has_output", True):
         start_from = first.training.start_from
         origin = "model.has_output=false" if start_from is None else f"training.start_from={start_from}"

@@ -556,10 +556,10 @@ class NoTokenizers(Tokenizers):
         """Without sides."""
 
     @property
-    def source(self) -> Tokenizer:  # type: ignore[override]
+    def source(self) -> Tokenizer:
         raise UsageError("this model reads images; it has no tokeniser")
 
-    target = source  # type: ignore[assignment]
+    target = source
 
     @property
     def fingerprints(self) -> list[str]:
