@@ -55,9 +55,9 @@ TrainFiles = Annotated[
         rich_help_panel=FILES,
         help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
         "models, encoders, denoising and word vectors, any number of texts; for classifiers, files with a label and a "
-        "text in each line (.tsv, .jsonl, __label__X text, X text), or images: a folder with one subfolder per class, or "
-        "an .npz file. Or a folder: its pairs of files (news.de and news.en, with data.source=de data.target=en), its "
-        ".tsv or .tmx files, or its texts.",
+        "text in each line (.tsv, .jsonl, __label__X text, X text), or images: a folder with one subfolder per class, "
+        "or an .npz file. Or a folder: its pairs of files (news.de and news.en, with data.source=de data.target=en), "
+        "its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
