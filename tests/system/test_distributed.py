@@ -13,7 +13,7 @@ import torch
 from seqloom.core.events import ignore
 from seqloom.training.checkpoint import Checkpoint, checkpoint_folder, newest_checkpoint, read_checkpoint
 from training.processes import run_toy, start
-from training.toy import same_bits
+from training.toy import ToyModel, same_bits
 
 # 6 batches an epoch and 4 a step: the second step of an epoch has two batches, and with 5 a step one rank gets an
 # empty one.
@@ -117,6 +117,15 @@ def test_a_parameter_that_only_some_batches_use_is_trained_equally(tmp_path: Pat
     assert two.weights["rare"].item() != 1
     # One that no batch uses is not even decayed, with one rank or two.
     assert two.weights["never"].unique().tolist() == [1]
+
+
+def test_frozen_weights_stay_as_they_are_on_two_ranks(tmp_path: Path) -> None:
+    options = {"dtype": "float64", "freeze": ("first.*",), "layer_decay": 0.5}
+    one, two = (train(tmp_path / str(ranks), ranks=ranks, **options) for ranks in (1, 2))
+    assert torch.equal(two.weights["first.weight"], ToyModel().double().first.weight)
+    assert not any(name.startswith("first.") for name in two.optimiser)
+    for name in ("first.bias", "second.bias", "output.weight", "output.bias"):
+        torch.testing.assert_close(two.weights[name], one.weights[name], rtol=0, atol=1e-10)
 
 
 def test_a_bad_batch_of_one_rank_is_named_by_all_and_ends_the_run(tmp_path: Path) -> None:
