@@ -612,7 +612,7 @@ class ImageStore:
 
     def pixels(self, indices: Integer[np.ndarray, " batch"]) -> Pixels:
         """The values of these images, in [0, 1]."""
-        values = self._pixels[indices].astype(np.float32)
+        values: np.ndarray = self._pixels[indices].astype(np.float32)
         if self._pixels.dtype == np.uint8:
             values /= 255
         self._folder.drop_pages()  # so that the memory of a run does not grow with its images
