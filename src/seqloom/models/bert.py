@@ -253,7 +253,8 @@ class BertConfig(ModelSettings):
 
     def sizes_for_pairs(self, facts: DataFacts) -> ModelSizes:
         _, width, layers, heads = next(row for row in SENTENCE_SIZES if facts.pairs <= row[0])
-        settings = {"width": width, "layers": layers, "heads": heads, "feed_forward": 2 * width, "longest": 128}
+        sizes = {"width": width, "layers": layers, "heads": heads, "feed_forward": 2 * width}
+        settings = {**sizes, "longest": 128, "positions": "rotary", "norm": "before"}
         depth = f"{layers} layer{'s' if layers > 1 else ''} of width {width}"
         reasons = (
             Reason(
@@ -261,6 +262,7 @@ class BertConfig(ModelSettings):
                 f"{depth}: the words of a sentence say most of what it means, and a deeper model learns them later",
             ),
             Reason(("model.longest",), "128 positions; pairs with a longer side are dropped"),
+            Reason(("model.positions", "model.norm"), "distances in place of positions: the words alone are the start"),
         )
         return ModelSizes(settings, reasons, max_learning_rate=1e-3)
 
