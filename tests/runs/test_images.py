@@ -378,6 +378,7 @@ def test_what_does_not_fit_is_refused_with_its_values(place: Path, tmp_path: Pat
         ([*vit, "--train", images, "--train", images], 2, "images come from one folder"),
         ([*vit, "--train", images, "model.classes=5"], 2, "model.classes=5, but task.labels has 3"),
         ([*vit, "--train", images, "model.image_size=[16,16]"], 3, "8 x 8 pixels, but the model reads 16 x 16"),
+        ([*vit, "--train", images, "model.channels=2"], 2, "model.channels=2, but images have 1 channel or 3"),
         ([*vit], 2, "no training files: give --train FOLDER with a subfolder of images per class"),
         ([*bert, "--train", images], 2, "Images are read by model.kind=vit or swin"),
         ([*bert, "--train", place / "test.npz"], 3, "test.npz"),

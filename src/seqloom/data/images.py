@@ -526,7 +526,7 @@ def augmented(
 
 
 def hold_out_images(labels: Int64[np.ndarray, " images"], count: int, *, seed: int) -> Bool[np.ndarray, " images"]:
-    """True for about so many images that are held out, of each class in proportion; of none the last one."""
+    """True for about so many images that are held out, of each class in proportion; no class loses its last."""
     random = np.random.default_rng(seed)
     share = np.empty(len(labels))  # of its class that comes before an image, in random order
     for label in np.unique(labels):

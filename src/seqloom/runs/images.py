@@ -125,6 +125,8 @@ def _read(
         )
     model, task = image_settings(config)
     images, given = config.data.images, model.model_fields_set
+    if "channels" in given and model.channels not in (1, 3):
+        raise UsageError(f"model.channels={model.channels}, but images have 1 channel or 3; leave out model.channels")
     if "channels" in given and images.channels not in (None, model.channels):
         raise UsageError(
             f"data.images.channels={images.channels}, but model.channels={model.channels}; leave out model.channels"
