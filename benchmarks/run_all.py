@@ -31,6 +31,7 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("train_throughput.py", "Training speed of the Transformer"),
+    Benchmark("transformer_blocks.py", "Training steps of GPT, masked models and translators"),
     Benchmark("recurrent.py", "Recurrent layers, and the training speed of an LSTM with attention"),
     Benchmark("alignment.py", "Word alignment"),
     Benchmark("softmax.py", "Objectives for large vocabularies"),

@@ -143,3 +143,39 @@ def test_look_attention_refuses_blank_sentences_and_odd_pictures(tiny: Tiny, tmp
     assert (blank.code, "the sentence is blank" in blank.err) == (3, True)
     odd = call("look", "attention", tiny.run, "The dog sleeps.", "--out", tmp_path / "map.doc")
     assert (odd.code, "neither .png nor .svg" in odd.err) == (2, True)
+
+
+def test_look_drift_ablation_and_heads_draw_and_print(tiny: Tiny, tmp_path: Path) -> None:
+    """A translator writes what it is not given, and its dev set is what it is measured on."""
+    picture = tmp_path / "pictures" / "drift.svg"
+    shown = call("look", "drift", tiny.run, "The dog sleeps.", "--out", picture, "--near", 2)
+    assert shown.code == 0, shown.err
+    assert picture.exists()
+    assert picture.with_stem("drift-decoder").exists()
+    assert "embedding  layer 0" in shown.out
+    words = ["The dog sleeps.", "Der Hund schläft."]
+    (record,) = call("look", "ablation", tiny.run, *words, "--out", tmp_path / "one.png", "--json").records
+    assert {name: (len(grid), len(grid[0])) for name, grid in record["costs"].items()} == {
+        "encoder self": (1, 2),
+        "decoder self": (1, 2),
+        "decoder cross": (1, 2),
+    }
+    (on_dev,) = call("look", "ablation", tiny.run, "--lines", 2, "--out", tmp_path / "dev.png", "--json").records
+    assert (on_dev["texts"], on_dev["tokens"] > record["tokens"]) == (2, True)
+    grids = call("look", "heads", tiny.run, "--text", words[0], "--out", tmp_path / "heads.png", "--json").records
+    assert [grid["attention"] for grid in grids] == ["encoder self", "decoder self", "decoder cross"]
+    assert (tmp_path / "heads-decoder-cross.png").exists()
+
+
+def test_look_inside_refuses_invalid_arguments(tiny: Tiny, tmp_path: Path) -> None:
+    for words, part in (
+        (["heads", tiny.run], "give two text files to compare heads, or --text"),
+        (["heads", tiny.run, tiny.dev[0], "--text", "A dog."], "--text cannot be combined with"),
+        (["ablation", tiny.run, "A dog."], "expected a sentence and its translation, got 1"),
+        (["ablation", tiny.run, "--source", tiny.dev[0]], "requires --reference FILE"),
+        (["drift", tiny.run, "A dog.", "--out", tmp_path / "x.doc"], "neither .png nor .svg"),
+    ):
+        called = call("look", *words)
+        assert (called.code, called.out) == (2, ""), called.err
+        assert part in called.err
+    assert not list(tmp_path.iterdir())

@@ -7,9 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from seqloom.drawing.figures import Finding
-from seqloom.lab import butterfly, collapse, forget_bias, gates, jacobians, paths, spectra, step_bound, vanishing
+from seqloom.lab import (
+    butterfly,
+    collapse,
+    forget_bias,
+    gates,
+    jacobians,
+    paths,
+    spectra,
+    step_bound,
+    vanishing,
+    window,
+)
 from seqloom.lab.bench import Countdown
 from seqloom.lab.catalogue import EXPERIMENTS
 
@@ -31,7 +43,7 @@ def measure() -> Measure:
 
 @pytest.mark.parametrize(
     "module",
-    [butterfly, collapse, forget_bias, gates, jacobians, paths, spectra, step_bound, vanishing],
+    [butterfly, collapse, forget_bias, gates, jacobians, paths, spectra, step_bound, vanishing, window],
     ids=lambda module: module.__name__.rpartition(".")[2],
 )
 def test_every_finding_has_numbers_that_json_can_hold_and_a_picture(module: Any, measure: Measure) -> None:
@@ -72,6 +84,28 @@ def test_an_rnn_and_an_lstm_are_taught_to_remember(measure: Measure) -> None:
     cells = measure(vanishing)["memory-horizon"].data["cells"]
     assert [(each["cell"], each["symbols"]) for each in cells] == [("RNN", 16), ("RNN", 8), ("LSTM", 16)]
     assert all(1 <= lag <= 24 for each in cells for lag in each["lags"])
+
+
+# --- window ----------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_quadratic_for_explicit_scores_only(measure: Measure) -> None:
+    """At lengths where scores outweigh all else."""
+    measure(window)
+    generator = torch.Generator().manual_seed(1)
+    costs = window.measure(window.ways_of(16), lengths=(256, 512), rounds=1, generator=generator)
+    peaks = {way: [cost.peak for cost in costs if cost.way == way] for way in ("explicit", "fused", "local")}
+    assert peaks["explicit"][1] / peaks["explicit"][0] == pytest.approx(4, abs=0.3)
+    assert peaks["explicit"][0] > 3 * window.HEADS * 256**2 * 4  # scores, weights and a gradient, of four bytes
+    assert peaks["fused"][1] / peaks["fused"][0] == pytest.approx(2, abs=0.3)
+    assert peaks["local"][1] / peaks["local"][0] == pytest.approx(2, abs=0.1)
+
+
+def test_all_ways_of_attention_agree_where_the_window_holds_everything() -> None:
+    query, key, value = torch.randn(3, 1, 2, 20, 4, generator=torch.Generator().manual_seed(1))
+    ways = window.ways_of(20)
+    for name in ("fused", "local"):
+        torch.testing.assert_close(ways[name](query, key, value), ways["explicit"](query, key, value))
 
 
 # --- jacobians -------------------------------------------------------------------------------------------------------

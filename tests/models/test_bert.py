@@ -15,6 +15,7 @@ from seqloom.core.errors import ModelError, SeqloomWarning, UsageError
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.bert import Bert, BertConfig, DenseConfig, SentenceConfig
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.probe import listen
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import Card, save_model
 from seqloom.text.tokenizer import TextConfig, Tokenizers
@@ -61,6 +62,21 @@ def test_neighbours_and_padding_change_no_vector(lengths: list[int], pooling: st
         for row, length in enumerate(lengths):
             alone = model.sentence_vectors(ids[row : row + 1, :length], torch.tensor([length]))
             torch.testing.assert_close(together[row : row + 1], alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_a_window_hides_what_is_far_and_is_the_same_in_blocks_and_in_full(positions: str) -> None:
+    changes = {"longest": 64, "attention_window": 3, "positions": positions, "has_pooler": False}
+    model = small_bert(SMALL.model_copy(update=changes)).double()
+    generator = torch.Generator().manual_seed(1)
+    ids, lengths = torch.randint(4, 30, (2, 50), generator=generator), torch.tensor([50, 33])
+    with torch.no_grad():
+        blocks = model.read(ids, lengths)
+        with listen(model, "*.self"):  # listeners receive the weights of all pairs of positions
+            torch.testing.assert_close(model.read(ids, lengths), blocks, rtol=0, atol=1e-12)
+        ids[0, 20] = (ids[0, 20] + 1) % 26 + 4
+        changed = (model.read(ids, lengths) != blocks).any(1).nonzero().flatten()
+    assert changed.tolist() == list(range(16, 25))  # two layers of two positions on either side
 
 
 def test_gradients_reach_every_weight() -> None:

@@ -13,6 +13,7 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, PAD
+from seqloom.interop.frames import require_plain_frame
 from seqloom.models.transformer import Transformer, TransformerConfig
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Symbols
@@ -83,6 +84,43 @@ def check_laws(model: Transformer, *, attention: bool, steps: int = 3) -> None:
 def test_stepping_laws(positions: str, norm: str, attention: bool) -> None:
     layers = 2 if positions == "sinusoidal" else 1
     check_laws(model_of(positions=positions, norm=norm, encoder_layers=1, decoder_layers=layers), attention=attention)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "concatenated", "shaw"])
+def test_stepping_laws_with_a_window(positions: str) -> None:
+    model = model_of(positions=positions, attention_window=2, encoder_layers=1, decoder_layers=1)
+    check_laws(model, attention=False)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "concatenated"])
+def test_a_window_is_the_same_in_blocks_in_full_and_in_compiled_steps(positions: str) -> None:
+    model = model_of(positions=positions, attention_window=3).float()
+    source = Source(torch.randint(4, SYMBOLS.source, (2, 50)), torch.tensor([50, 41]))
+    previous = torch.cat([torch.full((2, 1), BEGIN), torch.randint(4, SYMBOLS.target, (2, 44))], 1)
+    with torch.no_grad():
+        blocks = teacher_forced(model, source, previous)
+        with listen(model, "*.self"):  # listeners receive the weights of all pairs of positions
+            torch.testing.assert_close(teacher_forced(model, source, previous), blocks, rtol=0, atol=2e-5)
+        stepper, found = model.stepper(), []
+        state = stepper.start(source)
+        for column in previous.unbind(1):
+            step = stepper.step(state, column)
+            state, found = step.state, [*found, step.log_probs]
+        torch.testing.assert_close(torch.stack(found, 1), blocks, rtol=0, atol=2e-4)
+        for layer in model.decoder.layers:
+            layer.self.window = None
+        assert not torch.allclose(teacher_forced(model, source, previous), blocks, atol=1e-2)
+
+
+def test_a_window_excludes_a_number_for_each_pair_of_positions() -> None:
+    with pytest.raises(ValueError, match=r"attention_window=4 cannot be combined with model\.positions=bias"):
+        config(positions="bias", attention_window=4)
+
+
+@pytest.mark.parametrize("program", ["ONNX", "CTranslate2"])
+def test_a_window_cannot_be_exported(program: str) -> None:
+    with pytest.raises(ModelError, match=f"attention_window cannot be exported to {program}"):
+        require_plain_frame(model_of(attention_window=4), program)
 
 
 def test_stepping_laws_without_output_projection_and_with_gelu() -> None:
@@ -231,9 +269,9 @@ def test_beam_one_is_greedy() -> None:
     assert [best.symbols for (best,) in wide] != greedy  # a search that looks further finds others
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_padding_changes_no_feature_and_no_gradient(positions: str) -> None:
-    model = model_of(positions=positions)
+@pytest.mark.parametrize(("positions", "window"), [*((each, None) for each in POSITIONS), ("sinusoidal", 2)])
+def test_padding_changes_no_feature_and_no_gradient(positions: str, window: int | None) -> None:
+    model = model_of(positions=positions, attention_window=window)
     source, previous, lengths = batch_of()
     wide_source, wide_previous = torch.full((3, 9), 7), torch.full((3, 8), 7)
     for row in range(3):
@@ -273,9 +311,9 @@ def test_order_matters_only_where_there_are_positions(positions: str) -> None:
     assert torch.allclose(out, other, rtol=0, atol=1e-12) == (positions == "none")
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "bias"])
-def test_a_sentence_of_no_tokens_affects_no_other(positions: str) -> None:
-    model = model_of(positions=positions)
+@pytest.mark.parametrize(("positions", "window"), [("sinusoidal", None), ("bias", None), ("sinusoidal", 2)])
+def test_a_sentence_of_no_tokens_affects_no_other(positions: str, window: int | None) -> None:
+    model = model_of(positions=positions, attention_window=window)
     ids, previous = torch.randint(4, SYMBOLS.source, (3, 4)), torch.tensor([[BEGIN, 5]] * 3)
     lengths = torch.tensor([2, 2, 2])
     together = model(Source(ids, torch.tensor([4, 0, 2])), previous, lengths)
@@ -290,7 +328,7 @@ def test_a_sentence_of_no_tokens_affects_no_other(positions: str) -> None:
 
 @pytest.mark.parametrize("columns", [0, 3])
 def test_a_batch_of_no_sentences_gives_every_weight_a_gradient_of_zero(columns: int) -> None:
-    model = model_of(tying="none", positions="shaw")
+    model = model_of(tying="none", positions="shaw", attention_window=2)
     nothing = torch.empty(0, columns, dtype=torch.long)
     lengths = torch.empty(0, dtype=torch.long)
     features = model(Source(nothing, lengths), nothing, lengths)

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as some
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn import multihead
 from seqloom.nn.fast.beam_attention import BeamCache, Lineage
-from seqloom.nn.multihead import CrossAttention, SelfAttention, ShawKeys, attend, check_heads
+from seqloom.nn.multihead import CrossAttention, SelfAttention, ShawKeys, attend, attend_nearby, check_heads
 from seqloom.nn.packing import additive, future, length_mask, pack_features, packing_of, side_by_side
 from seqloom.nn.probe import Probe, listen
 from seqloom.reference.attention import attend as attend_plainly
@@ -213,3 +216,79 @@ def test_heads_that_do_not_divide_the_width_are_refused_with_those_that_do(width
         check_heads(width, heads)
     with pytest.raises(ConfigError, match=sentence):
         CrossAttention(width, heads)
+
+
+@given(
+    length=some.integers(1, 23),
+    window=some.integers(1, 9),
+    block=some.integers(1, 6),
+    is_causal=some.booleans(),
+    is_relative=some.booleans(),
+    padding=some.lists(some.integers(0, 30), max_size=2),
+    key_heads=some.sampled_from([1, 2, 4]),
+)
+def test_local_attention_equals_full_attention_with_a_band(
+    length: int, window: int, block: int, is_causal: bool, is_relative: bool, padding: list[int], key_heads: int
+) -> None:
+    """Outputs of real positions and all gradients; padding lies after the text."""
+    torch.manual_seed(length)
+    shape = (2, 4, length, 3)
+    query, key, value = (torch.randn(2, heads, *shape[2:], dtype=DOUBLE) for heads in (4, key_heads, key_heads))
+    parts = [each.requires_grad_() for each in (query, key, value)]
+    relative = ShawKeys(3, farthest=4).double() if is_relative else None
+    lengths = torch.tensor([max(1, length - each) for each in [*padding, 0, 0][:2]])
+    is_real = length_mask(lengths, length)
+    mask = additive(is_real, DOUBLE)[:, None, None] if padding else None
+    is_real = is_real if padding else torch.ones_like(is_real)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multihead, "MIN_BLOCK", block)
+        options: dict[str, Any] = {"window": window, "mask": mask, "is_causal": is_causal, "relative": relative}
+        ours = attend_nearby(*parts, **options, weights=Probe())
+    apart = torch.arange(length)[:, None] - torch.arange(length)
+    band = additive((apart.abs() < window) & ((apart >= 0) | (not is_causal)), DOUBLE)[None, None]
+    band = band if mask is None else band + mask
+    band = torch.where(torch.eye(length, dtype=torch.bool), 0.0, band)
+    if relative is not None:
+        band = band + relative(query, first=0, keys=length)
+    grouped = [each.repeat_interleave(4 // key_heads, 1) for each in (key, value)]
+    whole = attend_plainly(query, *grouped, band)
+    upstream = torch.randn(shape, dtype=DOUBLE) * is_real[:, None, :, None]
+    shown = is_real[:, None, :, None].expand(shape)
+    torch.testing.assert_close(ours[shown], whole[shown], rtol=0, atol=1e-12)
+    weights = [] if relative is None else [relative.weight]
+    gradients, expected = (torch.autograd.grad(each, [*parts, *weights], upstream) for each in (ours, whole))
+    torch.testing.assert_close(gradients, expected, rtol=0, atol=1e-11)
+
+
+def test_memory_of_local_attention_grows_with_the_length() -> None:
+    class Largest(TorchDispatchMode):
+        numbers = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, Tensor):
+                self.numbers = max(self.numbers, result.numel())
+            return result
+
+    found = []
+    for length in (512, 1024):
+        query = torch.randn(1, 2, length, 4)
+        with Largest() as largest:
+            attend_nearby(query, query, query, window=16, mask=None, is_causal=True, weights=Probe())
+        found.append(largest.numbers)
+    assert found[1] == 2 * found[0]
+    assert found[1] < 1024**2 / 4
+
+
+def test_listeners_see_the_weights_of_all_pairs() -> None:
+    layer = SelfAttention(WIDTH, HEADS, window=2)
+    packing = packing_of(torch.tensor([70]), 70)
+    x = torch.randn(70, WIDTH)
+    plain = layer(x, packing, mask=None, is_causal=False)
+    with listen(layer, "weights") as trace:
+        heard = layer(x, packing, mask=None, is_causal=False)
+    torch.testing.assert_close(heard, plain)
+    (weights,) = trace["weights"]
+    apart = torch.arange(70)[:, None] - torch.arange(70)
+    assert weights.shape == (1, HEADS, 70, 70)
+    assert torch.equal(weights[0, 0] > 0, apart.abs() < 2)

@@ -1,6 +1,6 @@
 """`seqloom look`: draw what a model does."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,18 +27,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from seqloom.drawing.figures import Finding
+    from seqloom.look.gradients import GradientPair
     from seqloom.look.zipf import OrderStatistics
+    from seqloom.runs.loading import LoadedModel
 
 
 Sentence = Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")]
 JsonNumbers = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, a record per picture.")]
 
-app = typer.Typer(help="Draw what a model does: attention, beam search, gradients, statistics of text.")
+app = typer.Typer(
+    help="Draw what a model does: attention, beam search, gradients, heads and layers, statistics of text."
+)
 
 
 @app.callback()
 def look() -> None:
-    """Draw what a model does: attention, beam search, gradients, statistics of text."""
+    """Draw what a model does: attention, beam search, gradients, heads and layers, statistics of text."""
 
 
 def _save(figure: "Figure", out: Path) -> None:
@@ -273,11 +277,6 @@ GRADIENT_EXAMPLES = examples(
     "seqloom look gradients runs/lstm 'The dog sleeps.'",
 )
 
-HEADS_EXAMPLES = examples(
-    "seqloom look heads run/model dev.de dev.en",
-    "seqloom look heads run/model test.de test.en --links test.align",
-)
-
 
 @app.command(epilog=ATTENTION_EXAMPLES)
 def attention(
@@ -338,9 +337,8 @@ def gradients(
 
     Without sentences, pairs of the run's dev set are used.
     """
-    from seqloom.data.plain_text import read_one_language
-    from seqloom.look.gradients import dev_pairs, look_at_gradients, text_lines, text_pairs
-    from seqloom.runs.loading import find_model, in_words, load, require_trained
+    from seqloom.look.gradients import look_at_gradients, text_lines
+    from seqloom.runs.loading import find_model, in_words, require_trained
     from seqloom.runs.model_dir import read_settings
 
     require_picture(out)
@@ -349,11 +347,38 @@ def gradients(
     require_trained(folder, config, what="it has no gradients")
     if config.purpose not in ("translator", "language model"):
         raise UsageError(f"gradients through time cannot be drawn of {folder}: {in_words(config)}")
-    given, is_translator = pair or [], config.purpose == "translator"
+    loaded, pairs = _read_texts(model, pair or [], source=source, reference=reference, lines=lines, encode=text_lines)
+    with show_events(as_json=json) as listener:
+        report = partial(progress, listener, "measuring pairs", total=len(pairs))
+        found = look_at_gradients(loaded, pairs, progress=report)
+    _draw(found, out, as_json=json)
+
+
+def _read_texts(
+    model: Path,
+    given: Sequence[str],
+    *,
+    source: Path | None,
+    reference: Path | None,
+    lines: int,
+    encode: "Callable[[LoadedModel, Sequence[str]], list[GradientPair]]",
+) -> "tuple[LoadedModel, list[GradientPair]]":
+    """The model, and texts for it: given ones, those of files, or some of its dev set.
+
+    `encode` reads lines of one language, which all models but translators take.
+    """
+    from seqloom.data.plain_text import read_one_language
+    from seqloom.look.gradients import dev_pairs, text_pairs
+    from seqloom.runs.loading import find_model, load
+    from seqloom.runs.model_dir import read_settings
+
+    config = read_settings(find_model(model))
+    is_translator = config.purpose == "translator"
     if not is_translator:
         if reference is not None or len(given) > 1:
+            kind = "language model" if config.purpose == "language model" else "model of one language"
             raise UsageError(
-                f"a language model takes no {'--reference' if reference else 'translation'}; "
+                f"a {kind} takes no {'--reference' if reference else 'translation'}; "
                 "give one quoted sentence, or --source FILE"
             )
     elif len(given) not in (0, 2):
@@ -368,18 +393,120 @@ def gradients(
         raise UsageError(f"--source {source} cannot be combined with sentences on the command line")
     loaded, languages = load(model), (config.data.source, config.data.target)
     if not given and source is None:
-        pairs = dev_pairs(model, loaded, count=lines)
-    elif not is_translator:
+        return loaded, dev_pairs(model, loaded, count=lines)
+    if not is_translator:
         texts = given if source is None else islice(read_one_language(source, language=languages[1]), lines)
-        pairs = text_lines(loaded, list(texts))
-    elif source is None:
-        pairs = text_pairs(loaded, [(given[0], given[1])])
-    else:
-        files = [source] if reference is None else [source, reference]
-        pairs = text_pairs(loaded, read_pairs(files, languages=languages)[:lines])
+        return loaded, encode(loaded, list(texts))
+    if source is None:
+        return loaded, text_pairs(loaded, [(given[0], given[1])])
+    files = [source] if reference is None else [source, reference]
+    return loaded, text_pairs(loaded, read_pairs(files, languages=languages)[:lines])
+
+
+# --- the heads and layers of a Transformer ---------------------------------------------------------------------------
+
+HEADS_EXAMPLES = examples(
+    "seqloom look heads run/model dev.de dev.en",
+    "seqloom look heads run/model test.de test.en --links test.align",
+    "seqloom look heads run/model --text 'Guten Morgen.' --out heads.png",
+)
+DRIFT_EXAMPLES = examples(
+    "seqloom look drift runs/demo 'The old man reads a book.' --out drift.png",
+    "seqloom look drift run/model 'Guten Morgen.' 'Good morning.' --near 5 --json",
+)
+ABLATION_EXAMPLES = examples(
+    "seqloom look ablation runs/demo --out ablation.png",
+    "seqloom look ablation run/model --source test.de --reference test.en --lines 50",
+    "seqloom look ablation runs/gpt 'The dog sleeps.' --json",
+)
+
+
+def _read_one(model: Path, sentence: str, translation: str | None) -> "tuple[LoadedModel, GradientPair]":
+    """The model, and one text for it; a translator that gets no translation writes it."""
+    from seqloom.look.inside import encode_pair, encode_text, head_groups
+    from seqloom.runs.loading import load
+
+    loaded = load(model)
+    head_groups(loaded)
+    if loaded.config.purpose != "translator":
+        if translation is not None:
+            raise UsageError("a model of one language takes no translation; give one quoted sentence")
+        return loaded, encode_text(loaded, [sentence])[0]
+    if translation is None:
+        translation = open_translator(model).search([sentence])[0][0].text
+    return loaded, encode_pair(loaded, sentence, translation)
+
+
+@app.command(epilog=DRIFT_EXAMPLES)
+def drift(
+    model: ModelFolder,
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="A text; for a translator, of its source.")],
+    translation: Annotated[
+        str | None, typer.Argument(metavar="[TRANSLATION]", help="Its translation; by default, the model's own.")
+    ] = None,
+    near: Annotated[int, typer.Option("--near", min=1, max=100, metavar="N", help="Nearest pieces of a vector.")] = 3,
+    out: Picture = Path("drift.png"),
+    json: JsonNumbers = False,
+) -> None:
+    """Draw how the vector of each token moves through the layers of a Transformer.
+
+    Attention and feed-forward layers add to the vector of a word what its neighbours say about it. The picture shows
+    the cosine with the embedding and with the layer before, and the paths on the plane in which they differ most. Below
+    it, the pieces whose embeddings are nearest. A translator has two pictures: of its encoder and of its decoder.
+    """
+    from seqloom.look.inside import look_at_drift
+
+    require_picture(out)
+    loaded, pair = _read_one(model, sentence, translation)
+    found = look_at_drift(loaded, pair, near=near)
+    _draw(found, out, as_json=json)
+    for finding in [] if json else found:
+        head = ("", *finding.data["places"])
+        rows = [
+            (clean(token), *(clean(" ".join(place)) for place in places))
+            for token, places in zip(finding.data["tokens"], finding.data["nearest"], strict=True)
+        ]
+        print("\n" + "\n".join(table([head, *rows])))
+
+
+@app.command(epilog=ABLATION_EXAMPLES)
+def ablation(
+    model: ModelFolder,
+    pair: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SENTENCE TRANSLATION]",
+            help="A sentence and its translation; for other models, a sentence only.",
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--source", metavar="FILE", help="Sentences, one per line, or a file with both sides."),
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option("--reference", metavar="FILE", help="Their translations, line by line."),
+    ] = None,
+    lines: Annotated[
+        int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs taken from a file or dev set.")
+    ] = 20,
+    out: Picture = Path("ablation.png"),
+    json: JsonNumbers = False,
+) -> None:
+    """Measure what each head of a Transformer is worth: switch off one at a time.
+
+    A head that is off gives 0. Its cost is the fall of the mean log P of a token: of the translation, of the text, or
+    for an encoder of each token hidden in turn. A head of negative cost does harm on these texts.
+
+    Without sentences, pairs or lines of the run's dev set are used.
+    """
+    from seqloom.look.inside import count_heads, encode_text, look_at_ablation
+
+    require_picture(out)
+    loaded, pairs = _read_texts(model, pair or [], source=source, reference=reference, lines=lines, encode=encode_text)
     with show_events(as_json=json) as listener:
-        report = partial(progress, listener, "measuring pairs", total=len(pairs))
-        found = look_at_gradients(loaded, pairs, progress=report)
+        report = partial(progress, listener, "switching off heads", total=count_heads(loaded))
+        found = look_at_ablation(loaded, pairs, progress=report)
     _draw(found, out, as_json=json)
 
 
@@ -387,8 +514,17 @@ def gradients(
 def heads(
     model: ModelFolder,
     files: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE TARGET", help="Two text files, or one file with both sides.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[SOURCE TARGET]", help="Two text files, or one file with both sides."),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="SENTENCE", help="Draw the attention of every head to this text.")
+    ] = None,
+    translation: Annotated[
+        str | None,
+        typer.Option("--translation", metavar="SENTENCE", help="Its translation; by default, the model's own."),
+    ] = None,
+    out: Picture = Path("heads.png"),
     links: Annotated[
         Path | None,
         typer.Option(
@@ -400,11 +536,26 @@ def heads(
     lines: Annotated[int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs.")] = 1000,
     json: JsonResult = False,
 ) -> None:
-    """Find the attention head of a Transformer that aligns best, for [bold]translate --align search.heads=…[/bold].
+    """Draw every attention head, or find the one that aligns best for [bold]translate --align search.heads=…[/bold].
 
-    The model reads given translations, and each head links a target word to the source word with the highest weight. F1
-    measures the agreement with the links of IBM model 1 or of --links.
+    With --text, the attention of all heads in all layers is drawn as a grid, a picture for each kind of attention.
+
+    With files, the model reads given translations, and each head links a target word to the source word with the
+    highest weight. F1 measures the agreement with the links of IBM model 1 or of --links.
     """
+    if text is not None:
+        if files or links is not None:
+            other = f"--links {links}" if links is not None else str(files[0] if files else "")
+            raise UsageError(f"--text cannot be combined with {other}: it draws the heads for one sentence")
+        from seqloom.look.inside import look_at_heads
+
+        require_picture(out)
+        _draw(look_at_heads(*_read_one(model, text, translation)), out, as_json=json)
+        return
+    if not files:
+        raise UsageError("give two text files to compare heads, or --text 'A sentence.' to draw them")
+    if translation is not None:
+        raise UsageError("--translation requires --text SENTENCE")
     from seqloom.apps.alignments import best_head
     from seqloom.runs.loading import load, require_translator
     from seqloom.text.formats.pharaoh import read_gold

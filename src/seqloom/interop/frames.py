@@ -1,4 +1,4 @@
-"""What an exported model can do without: the symbols that a published one reads around its texts, and layers of T5."""
+"""What an exported model can do without: symbols that a published one reads around its texts, layers of T5, windows."""
 
 from seqloom.core.errors import ModelError
 from seqloom.models.transformer import Transformer
@@ -7,7 +7,11 @@ from seqloom.nn.blocks import RMSNorm
 
 def require_plain_frame(model: Transformer, program: str) -> None:
     """Refuse a model that reads languages or an instruction around its texts, which an exported one would not, or that
-    has the layers of T5."""
+    has the layers of T5 or a window of attention."""
+    if model.encoder.layers[0].self.window is not None:
+        raise ModelError(
+            f"a model with model.attention_window cannot be exported to {program}; translate with Seqloom itself"
+        )
     if any(isinstance(module, RMSNorm) for module in model.modules()):
         raise ModelError(
             f"a T5 cannot be exported to {program} here; translate with Seqloom itself, or use --to huggingface if it "

@@ -24,6 +24,7 @@ class Experiment:
             butterfly,
             collapse,
             depth,
+            few_shot,
             forget_bias,
             gates,
             horizon,
@@ -34,12 +35,13 @@ class Experiment:
             step_bound,
             truncation,
             vanishing,
+            window,
         )
 
-        modules = (bottleneck, butterfly, collapse, depth, forget_bias, gates, horizon, jacobians, paths, spectra)
+        modules = (bottleneck, butterfly, collapse, depth, few_shot, forget_bias, gates, horizon, jacobians, paths)
         by_name = {
             module.__name__.rpartition(".")[2]: module.run
-            for module in (*modules, speed, step_bound, truncation, vanishing)
+            for module in (*modules, spectra, speed, step_bound, truncation, vanishing, window)
         }
         findings: list[Finding] = by_name[self.name.replace("-", "_")](seed=seed, quick=quick, say=say)
         return findings
@@ -59,5 +61,7 @@ EXPERIMENTS = (
     Experiment("truncation", "What does it cost to cut the gradient through time short?", 2.0),
     Experiment("bottleneck", "How does quality fall with length when all must pass one vector?", 3.0),
     Experiment("speed", "How do recurrence and attention compare in speed as sentences grow?", 1.0),
+    Experiment("window", "What does attention cost as texts grow, and what does a window save?", 1.0),
+    Experiment("few-shot", "How many examples in its prompt does a model need for a mapping it has never seen?", 1.0),
     Experiment("collapse", "What happens to word vectors without negative examples?", 0.2),
 )

@@ -158,6 +158,9 @@ class BertConfig(ModelSettings):
     """learned (a row per position, the paper) or rotary (queries and keys are turned)."""
     longest: int = Field(512, ge=FRAME, le=1_000_000)
     """Tokens of the longest text, BEGIN and END counted."""
+    attention_window: int | None = Field(None, ge=1, le=1_000_000)
+    """Each token attends to those at smaller distances than this, on both sides; to all by default. Time and memory
+    then grow with the length, not with its square."""
     unused_positions: int = Field(0, ge=0, le=1_000_000)
     """Rows of that table before the row of the first position: 0 for BERT, 2 for RoBERTa and XLM-R."""
     segments: int = Field(2, ge=0, le=1_000)
@@ -296,7 +299,7 @@ class Bert(nn.Module):
             return Residual(width, norm=config.norm, dropout_rate=config.dropout_rate, epsilon=config.epsilon)
 
         def layer() -> EncoderLayer:
-            attention = SelfAttention(width, config.heads, rotary=rotary)
+            attention = SelfAttention(width, config.heads, rotary=rotary, window=config.attention_window)
             return EncoderLayer(
                 attention, FeedForward(width, config.feed_forward, activation=config.activation), bypass
             )

@@ -61,7 +61,7 @@ from seqloom.nn.embeddings import Embedding, Symbols
 from seqloom.nn.fast.beam_attention import BeamCache, Lineage, loops_compute
 from seqloom.nn.fast.causal_plan import CausalPlan
 from seqloom.nn.init import seeded
-from seqloom.nn.multihead import HeadNorm, SelfAttention, attend, check_groups, check_heads
+from seqloom.nn.multihead import HeadNorm, SelfAttention, attend, check_groups, check_heads, nearby
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import Packing, Pooling, join_heads, pack, packing_of, pool, side_by_side
 from seqloom.nn.rotary import Rotary, RotaryKind, llama3_rates, rotary_rates, yarn_rates
@@ -175,7 +175,8 @@ class GptConfig(ModelSettings):
     longest: int = Field(128, ge=1, le=16_777_216)
     """Positions of the longest text that is read at once; task.length by default. Longer texts are read in windows."""
     attention_window: int | None = Field(None, ge=1, le=16_777_216)
-    """Positions that one attends to, itself counted (the sliding window of Mistral); all before it by default."""
+    """Positions that one attends to, itself counted (the sliding window of Mistral); all before it by default. Time and
+    memory then grow with the length, not with its square."""
     attention_bias: bool = True
     """Whether queries, keys and values have biases."""
     output_bias: bool = True
@@ -262,6 +263,7 @@ class GptConfig(ModelSettings):
             rotary=rotary,
             head_norm=self.head_norm,
             epsilon=self.norm_epsilon,
+            window=self.attention_window,
         )
         feed_forward = FeedForward(
             self.width,
@@ -297,14 +299,8 @@ class GptLayer(nn.Module):
         self.feed_forward = feed_forward
         self.around_self, self.around_feed_forward = bypasses
 
-    def forward(
-        self,
-        x: Float[Tensor, "tokens width"],
-        packing: Packing,
-        mask: Float[Tensor, "#batch #heads #queries keys"] | None,
-    ) -> Float[Tensor, "tokens width"]:
-        """With a mask, which then hides what comes later, too; padding comes last, where no token attends."""
-        x = self.around_self(x, lambda x: self.self(x, packing, mask=mask, is_causal=mask is None))
+    def forward(self, x: Float[Tensor, "tokens width"], packing: Packing) -> Float[Tensor, "tokens width"]:
+        x = self.around_self(x, lambda x: self.self(x, packing, mask=None, is_causal=True))
         x = self.around_feed_forward(x, self.feed_forward)
         return x
 
@@ -358,11 +354,8 @@ class Gpt(nn.Module):
         rows, time = previous.shape
         packing = packing_of(torch.full((rows,), time, device=previous.device), time)
         x = self.embed(pack(previous, packing), packing.positions, longest=time)  # [tokens, width]
-        mask = None
-        if self.window is not None and time > self.window:
-            mask = visible(range(time), time, window=self.window, like=x)[None, None]
         for layer in self.layers:
-            x = layer(x, packing, mask)
+            x = layer(x, packing)
         features: Tensor = self.norm(x)
         return features.view(rows, time, -1), ()
 
@@ -408,16 +401,6 @@ class Gpt(nn.Module):
         return WindowReader(self, self.embedding.weight.device, context=self.context)
 
 
-def visible(
-    queries: range, keys: int, *, window: int | None, like: Float[Tensor, "*any"]
-) -> Float[Tensor, "queries keys"]:
-    """0 where the query at one of these positions sees a key: itself and those before it, `window` of them; else −∞."""
-    apart = torch.arange(queries.start, queries.stop, device=like.device)[:, None]
-    apart = apart - torch.arange(keys, device=like.device)
-    is_hidden = apart < 0 if window is None else (apart < 0) | (apart >= window)
-    return torch.zeros(apart.shape, dtype=like.dtype, device=like.device).masked_fill_(is_hidden, float("-inf"))
-
-
 @dataclass(frozen=True)
 class GptState:
     """The cache of a search, and the rows in it. Rows that share their beginning share its keys and values."""
@@ -437,7 +420,7 @@ class GptState:
         mask = self.lineage.mask(slots, dtype=self.cache.keys.dtype)
         if self.window is None or last < self.window:
             return mask
-        near = visible(range(last, last + 1), last + 1, window=self.window, like=self.cache.keys)
+        near = nearby(range(last, last + 1), last + 1, window=self.window, is_causal=True, like=self.cache.keys)
         by_slot = near[None, None].repeat_interleave(slots, dim=3)  # [1, 1, 1, positions · slots]
         return by_slot if mask is None else mask + by_slot
 
@@ -486,13 +469,12 @@ class GptState:
             history = kept[owners[:, None], places, ancestors[:, :first]].transpose(1, 2)  # [rows, heads, first, size]
             seen.append(torch.cat([history, each], 2))
         self.cache.written = self.position
-        is_plain = first == 0 and (self.window is None or count <= self.window)
-        mask = None
-        if not is_plain:
-            mask = visible(range(first, self.position), self.position, window=self.window, like=x)[None, None]
-        mixed = attend(
-            query, *seen, mask=mask, is_causal=is_plain, weights=attention.weights, scale=attention.scale
-        )  # [rows, heads, count, size]
+        if not first:
+            mixed = attention.mix(query, *seen, mask=None, is_causal=True)  # [rows, heads, count, size]
+        else:
+            queries = range(first, self.position)
+            mask = nearby(queries, self.position, window=self.window, is_causal=True, like=x)[None, None]
+            mixed = attend(query, *seen, mask=mask, is_causal=False, weights=attention.weights, scale=attention.scale)
         attended: Tensor = attention.output(join_heads(mixed, packing))
         return attended
 

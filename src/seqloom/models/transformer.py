@@ -66,7 +66,7 @@ from seqloom.nn.fast.selection import log_softmax_by_loops
 from seqloom.nn.fast.shortlist import Offered, Shortlister
 from seqloom.nn.framing import Framing, with_end
 from seqloom.nn.init import seeded
-from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads
+from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads, nearby
 from seqloom.nn.outputs import Output, check_symbols, log_softmax_
 from seqloom.nn.packing import Packing, Pooling, additive, future, length_mask, pack, packing_of, pool, side_by_side
 from seqloom.nn.probe import listen
@@ -141,6 +141,9 @@ class TransformerConfig(ModelSettings):
     """A norm of the embedded symbols, before the layers."""
     farthest: int = Field(16, ge=1, le=100_000)
     """Distance at which shaw positions are clipped."""
+    attention_window: int | None = Field(None, ge=1, le=1_000_000)
+    """In self-attention, each token attends to those at smaller distances than this; to all by default. Time and memory
+    then grow with the length, not with its square. The decoder still attends to the whole source."""
     tying: Tying = "all"
     """Tables that are one: all (source, target, output), inputs (source, target), output (target, output) or none."""
     output_projection: bool = True
@@ -153,12 +156,17 @@ class TransformerConfig(ModelSettings):
     """Symbols that the model reads around its texts."""
 
     @model_validator(mode="after")
-    def _heads_fit(self) -> "TransformerConfig":
+    def _is_sound(self) -> "TransformerConfig":
         """Checked when the settings are read, before the data is."""
         try:
             check_heads(self.width, self.heads)
         except ConfigError as error:
             raise ValueError(str(error)) from error
+        if self.attention_window is not None and self.positions == "bias":
+            raise ValueError(
+                f"model.attention_window={self.attention_window} cannot be combined with model.positions=bias, which "
+                "has a number for each pair of positions; for relative positions use model.positions=shaw"
+            )
         return self
 
     @property
@@ -248,7 +256,13 @@ class TransformerConfig(ModelSettings):
         relative = None
         if self.positions == "shaw":
             relative = ShawKeys(self.width // self.heads, farthest=self.farthest)
-        return SelfAttention(self.width, self.heads, has_output=self.output_projection, relative=relative)
+        return SelfAttention(
+            self.width,
+            self.heads,
+            has_output=self.output_projection,
+            relative=relative,
+            window=self.attention_window,
+        )
 
     def _feed_forward(self) -> FeedForward:
         return FeedForward(
@@ -360,6 +374,10 @@ class TransformerStack(nn.Module, Generic[Layer]):
         return embedded
 
 
+StepBias = Callable[[range, int], Float[Tensor, "heads queries keys"]]
+"""What is added to the scores of queries at these positions against so many keys."""
+
+
 class Transformer(nn.Module):
     """Encoder, decoder and output; `forward` is teacher-forced training, `stepper` is decoding."""
 
@@ -457,6 +475,19 @@ class Transformer(nn.Module):
         weights = [trace["weights"][0][:, :, self.framing.hidden_steps :] for trace in traces]
         return [self.framing.own_attention(each, source.lengths, longest=longest) for each in weights]
 
+    @property
+    def step_bias(self) -> StepBias | None:
+        """What a step of the decoder adds to the scores of its self-attention: relative positions, or a window."""
+        attention, like = self.decoder.layers[0].self, self.decoder.embedding.weight
+        if self.decoder.bias is not None or attention.window is None:
+            return self.decoder.bias
+
+        def outside(queries: range, keys: int) -> Tensor:
+            near = nearby(queries, keys, window=attention.window, is_causal=True, like=like)
+            return near.expand(attention.heads, -1, -1)
+
+        return outside
+
     def layers_by_entry(self) -> list[tuple[nn.Module, str]]:
         """The layers that ranks may gather one by one, and the method by which a loss enters them."""
         return [(layer, "forward") for layer in (*self.encoder.layers, *self.decoder.layers)]
@@ -484,7 +515,7 @@ class TransformerState:
     lineage: Lineage
     offered: Offered | None = None
     buffers: StepBuffers = field(default_factory=StepBuffers)
-    relative: RelativeBias | None = None
+    relative: StepBias | None = None
     """What gives self-attention its bias in this step."""
 
     @cached_property
@@ -519,7 +550,7 @@ class TransformerState:
         queries = side_by_side(owners, sentences)
         return TransformerState(memory, cache, Lineage(owners, queries, ancestors), offered, self.buffers)
 
-    def begin_step(self, relative: RelativeBias | None) -> "TransformerState":
+    def begin_step(self, relative: StepBias | None) -> "TransformerState":
         """The state for its next position: room in the cache, and each row in its slot."""
         lineage, position = self.lineage, self.position
         ancestors = torch.cat([lineage.ancestors, lineage.queries.positions[:, None]], 1)  # [rows, positions + 1]
@@ -592,14 +623,14 @@ class TransformerStepper:
             offered=None if self.shortlist is None else Offered.of(self.model.output, self.shortlist(source)),
         )
         for symbol in self.model.framing.begin[:-1]:
-            state = state.begin_step(decoder.bias)
+            state = state.begin_step(self.model.step_bias)
             self._features(rows.new_full((sentences,), symbol), state)
         return state
 
     def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
         assert isinstance(state, TransformerState)
         last = self.model.framing.last_symbols(last, position=state.position)
-        state = state.begin_step(self.model.decoder.bias)
+        state = state.begin_step(self.model.step_bias)
         offered, owners = state.offered, state.lineage.owners
         symbols = None if offered is None else offered.symbols[owners]
         step = self._compiled_for(len(last), offered)
@@ -689,8 +720,8 @@ class TransformerStepper:
         zeros = weight.new_zeros(positions, weight.shape[1])
         codes = decoder.positions(zeros, torch.arange(positions), longest=positions)
         biases = None
-        if decoder.bias is not None:
-            last = decoder.bias(range(positions - 1, positions), positions).detach()  # [heads, 1, positions]
+        if (bias := self.model.step_bias) is not None:
+            last = bias(range(positions - 1, positions), positions).detach()  # [heads, 1, positions]
             biases = last[:, 0].flip(-1)  # [heads, distances]
         self._tables = InputTables.of(weight, factor=decoder.scale, positions=codes, norm=norm, biases=biases)
         return self._tables
@@ -700,8 +731,9 @@ class TransformerStepper:
         position = state.position - 1
         # [rows, width]
         x = self.model.decoder.embed(last, torch.full_like(last, position), longest=position + 1)
-        if self.plan is not None and self._is_planned(x):
-            inputs = self._inputs(state.cache.room)
+        inputs = self._inputs(state.cache.room) if self._is_planned(x) else None
+        has_biases = inputs is not None or state.relative is None
+        if self.plan is not None and self._is_planned(x) and has_biases:
             attention = StepAttention(
                 state.cache,
                 state.lineage,

@@ -5,6 +5,7 @@
 
 Each score q·k sums d products of unit variance, hence the √d. Masks are added as 0 and −∞ before the softmax. Several
 heads of queries may share a head of keys and values (Ainslie et al., 2023): key head j serves queries jg … jg + g − 1.
+With a window, position t attends to s only if |t − s| < window (Child et al., 2019; Beltagy et al., 2020).
 """
 
 import math
@@ -20,7 +21,7 @@ from seqloom.core.errors import ConfigError, UsageError
 from seqloom.nn.blocks import RMSNorm
 from seqloom.nn.fast.beam_attention import BeamCache, KeyValues
 from seqloom.nn.init import reset_linear, xavier_uniform
-from seqloom.nn.packing import Packing, future, join_heads, split_heads
+from seqloom.nn.packing import Packing, additive, future, join_heads, split_heads
 from seqloom.nn.probe import Probe
 from seqloom.nn.rotary import Rotary
 
@@ -107,6 +108,72 @@ def attend(
     return _by_group(shares, value)  # [batch, heads, queries, size]
 
 
+MIN_BLOCK = 32
+"""Queries of a block of local attention, at least: products of fewer rows are mostly call overhead."""
+
+
+def nearby(
+    queries: range, keys: int, *, window: int | None, is_causal: bool, like: Float[Tensor, "*any"]
+) -> Float[Tensor, "queries keys"]:
+    """0 where the query at one of these positions may attend to a key: |query − key| < window; −∞ elsewhere.
+
+    A causal query attends to no later key either.
+    """
+    after = torch.arange(queries.start, queries.stop, device=like.device)[:, None]
+    after = after - torch.arange(keys, device=like.device)  # [queries, keys]
+    is_seen = after >= 0 if is_causal else torch.ones_like(after, dtype=torch.bool)
+    return additive(is_seen if window is None else is_seen & (after.abs() < window), like.dtype)
+
+
+def attend_nearby(
+    query: Float[Tensor, "batch heads places size"],
+    key: Float[Tensor, "batch key_heads places size"],
+    value: Float[Tensor, "batch key_heads places size"],
+    *,
+    window: int,
+    mask: Float[Tensor, "#batch 1 1 places"] | None,
+    is_causal: bool,
+    weights: Probe,
+    scale: float | None = None,
+    relative: "ShawKeys | None" = None,
+) -> Float[Tensor, "batch heads places size"]:
+    """The same with a window, in time and memory that grow with the length, not with its square.
+
+    Queries are cut into blocks; a block reads its own keys, the window − 1 before it and, unless causal, as many after:
+
+        keys of block b     b · size − before … (b + 1) · size + after − 1      zeros beyond the text, which are masked
+
+    Blocks become rows of a larger batch. The weights of all pairs of positions are only computed for listeners.
+    """
+    batch, heads, length, size = query.shape
+    block, before = max(window, MIN_BLOCK), window - 1
+    span = block + (before if is_causal else 2 * before)  # keys of a block
+    if weights.has_listeners or length <= span:
+        block, span, before = length, length, 0
+    blocks = -(-length // block)
+
+    def spans(each: Float[Tensor, "some heads places numbers"], fill: float) -> Tensor:
+        """[some, heads, places, numbers] to [some · blocks, heads, span, numbers]."""
+        padded = F.pad(each, (0, 0, before, (blocks - 1) * block + span - before - length), value=fill)
+        by_block = padded.unfold(2, span, block)  # [some, heads, blocks, numbers, span]
+        return by_block.permute(0, 2, 1, 4, 3).flatten(0, 1)
+
+    cut = F.pad(query, (0, 0, 0, blocks * block - length)).view(batch, heads, blocks, block, size)
+    query = cut.transpose(1, 2).flatten(0, 1)  # [batch · blocks, heads, block, size]
+    shown = query.new_zeros(1, length) if mask is None else mask[:, 0, 0]  # [batch or 1, length]
+    near = nearby(range(before, before + block), span, window=window, is_causal=is_causal, like=query)
+    seen = spans(shown[:, None, :, None], -torch.inf).transpose(2, 3) + near  # [(batch or 1) · blocks, 1, block, span]
+    # A query that sees nothing has no softmax. Padding therefore attends to itself; other queries do so anyway.
+    own = torch.arange(block, device=query.device)
+    seen[:, :, own, before + own] = 0
+    seen = seen if len(shown) == batch else seen.repeat(batch, 1, 1, 1)  # [batch · blocks, 1, block, span]
+    if relative is not None:
+        seen = seen + relative(query, first=before, keys=span)
+    mixed = attend(query, spans(key, 0.0), spans(value, 0.0), mask=seen, is_causal=False, weights=weights, scale=scale)
+    joined = mixed.view(batch, blocks, heads, block, size).transpose(1, 2).flatten(2, 3)
+    return joined[:, :, :length]
+
+
 def _by_group(
     left: Float[Tensor, "batch heads queries inner"], right: Float[Tensor, "batch key_heads inner columns"]
 ) -> Float[Tensor, "batch heads queries columns"]:
@@ -150,6 +217,7 @@ class SelfAttention(nn.Module):
     """Queries, keys and values from the same sequence, by one fused matrix.
 
     `head_size` is width / heads by default, and `key_heads` the number of heads of keys and values, `heads` by default.
+    With a `window`, positions attend to those at smaller distances only. The mask of `step` has to hide the others.
     """
 
     def __init__(
@@ -167,6 +235,7 @@ class SelfAttention(nn.Module):
         rotary: Rotary | None = None,
         head_norm: HeadNorm | None = None,
         epsilon: float = 1e-6,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self.heads, self.key_heads = heads, key_heads or heads
@@ -178,7 +247,7 @@ class SelfAttention(nn.Module):
         self.query_norm = None if head_norm is None else RMSNorm(self.head_size, epsilon)
         self.key_norm = None if head_norm is None else RMSNorm(self.head_size, epsilon)
         self.head_norm = head_norm
-        self.relative, self.rotary, self.scale = relative, rotary, scale
+        self.relative, self.rotary, self.scale, self.window = relative, rotary, scale, window
         self.weights = Probe()
         if queries == keys:
             xavier_uniform(self.qkv.weight, gain=INITIAL_GAIN, parts=3)
@@ -260,12 +329,28 @@ class SelfAttention(nn.Module):
     ) -> Float[Tensor, "tokens width"]:
         query, key, value = self.split(x, packing)  # [batch, heads, longest, size] each
         query, key = self.place(query, key)
-        if self.relative is not None:
-            bias = self.relative(query, first=0, keys=packing.longest)
-            mask = bias if mask is None else bias + mask
-        mixed = attend(query, key, value, mask=mask, is_causal=is_causal, weights=self.weights, scale=self.scale)
-        attended: Tensor = self.output(join_heads(mixed, packing))
+        attended: Tensor = self.output(join_heads(self.mix(query, key, value, mask=mask, is_causal=is_causal), packing))
         return attended
+
+    def mix(
+        self,
+        query: Float[Tensor, "batch heads longest size"],
+        key: Float[Tensor, "batch key_heads longest size"],
+        value: Float[Tensor, "batch key_heads longest size"],
+        *,
+        mask: Float[Tensor, "#batch #heads #queries keys"] | None,
+        is_causal: bool,
+    ) -> Float[Tensor, "batch heads longest size"]:
+        """Attention over whole sequences. With a window that is shorter, the mask is that of keys alone."""
+        if self.window is not None and self.window < query.shape[2]:
+            return attend_nearby(
+                query, key, value, window=self.window, mask=mask, is_causal=is_causal, weights=self.weights,
+                scale=self.scale, relative=self.relative,
+            )  # fmt: skip
+        if self.relative is not None:
+            bias = self.relative(query, first=0, keys=key.shape[2])
+            mask = bias if mask is None else bias + mask
+        return attend(query, key, value, mask=mask, is_causal=is_causal, weights=self.weights, scale=self.scale)
 
     def step(
         self,

@@ -1,0 +1,526 @@
+"""Inside a Transformer: where each head attends, what each is worth, and how vectors move through the layers.
+
+    heads      softmax(Q Kᵀ / √d) of every head of every layer while a text is read
+    ablation   cost = (log P(text) − log P(text ∣ the head gives 0)) / tokens      as if its columns of W_O were 0
+    drift      x_0 → x_1 → … → x_L → y of a token: its embedding, after each layer, and as the model leaves it
+
+log P is that of the translation, of the text, or for an encoder the sum over tokens of log P(token ∣ all others), each
+hidden in turn (Salazar et al., 2020). All of it works on any model whose layers attend by heads, trained or imported.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from seqloom.apps.encoder import Encoder
+from seqloom.core.archive import by_origin
+from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.reading import TextIds
+from seqloom.core.stepping import Source
+from seqloom.core.symbols import BEGIN, END
+from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, as_written, fonts, tidy
+from seqloom.look.embedding_map import principal_plane
+from seqloom.look.gradients import READABLE, GradientPair, text_lines
+from seqloom.models.protocols import TranslationModel
+from seqloom.models.reading import ReadsWindow, chosen_log_probs
+from seqloom.nn.embeddings import Embedding
+from seqloom.nn.multihead import CrossAttention, SelfAttention
+from seqloom.nn.packing import length_mask, pack, packing_of
+from seqloom.nn.probe import listen
+from seqloom.runs.loading import LoadedModel, in_words
+from seqloom.runs.readers import require_reader
+from seqloom.tasks.masked_language_modelling import MaskedModel, mask_symbol
+from seqloom.text.normalise import is_blank
+
+Attention = SelfAttention | CrossAttention
+
+TOKENS_AT_ONCE = 2048
+"""Tokens that are scored together."""
+MAX_MAP_PIECES = 64
+"""Pieces of a text whose maps of all heads are drawn."""
+
+
+def encode_text(loaded: LoadedModel, lines: Sequence[str]) -> list[GradientPair]:
+    """Lines of one language as a language model or an encoder reads them."""
+    if loaded.config.purpose != "encoder":
+        return text_lines(loaded, lines)
+    text_lines(loaded, lines)  # refuses blank text
+    encoder = Encoder(loaded)
+    return [GradientPair([], [*ids[: encoder.max_tokens], END]) for ids in encoder.ids(lines, prompt="") if ids]
+
+
+def encode_pair(loaded: LoadedModel, sentence: str, translation: str) -> GradientPair:
+    """A sentence and its translation as a translator reads them; what a model wrote may be empty."""
+    if is_blank(sentence):
+        raise DataError("the sentence is blank")
+    source, target = loaded.tokenizers.source.encode(sentence), loaded.tokenizers.target.encode(translation)
+    return GradientPair([*source, END], [*target, END])
+
+
+def head_groups(loaded: LoadedModel) -> dict[str, list[Attention]]:
+    """The attention of each layer by its kind, such as "decoder cross" or "self"; a model without heads is refused."""
+    groups: dict[str, list[Attention]] = {}
+    for name, module in loaded.model.named_modules():
+        if isinstance(module, SelfAttention | CrossAttention):
+            stack, _, place = name.rpartition("layers.")
+            groups.setdefault(" ".join(filter(None, [*stack.split("."), place.partition(".")[2]])), []).append(module)
+    if not groups or loaded.config.purpose not in ("translator", "language model", "encoder"):
+        raise UsageError(by_origin(f"{loaded.folder} has no heads of attention to look at: {in_words(loaded.config)}"))
+    return groups
+
+
+# --- one text ---------------------------------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def read_once(loaded: LoadedModel, pair: GradientPair) -> Float[Tensor, "tokens width"]:
+    """The vectors that a model leaves for one text, or for one translation, before its output."""
+
+    def row(ids: Sequence[int]) -> Tensor:
+        return torch.tensor([ids], dtype=torch.long, device=loaded.device)
+
+    model, length = loaded.model.eval(), torch.tensor([len(pair.target)], device=loaded.device)
+    match loaded.config.purpose:
+        case "translator":
+            source = Source(row(pair.source), torch.tensor([len(pair.source)], device=loaded.device))
+            return cast("TranslationModel", model)(source, row([BEGIN, *pair.target[:-1]]), length)
+        case "language model":
+            return cast("ReadsWindow", model)(row([BEGIN, *pair.target[:-1]]))[0][0]
+        case _:
+            return cast("MaskedModel", model).read(row([BEGIN, *pair.target]), length + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """What the layers of an encoder or a decoder made of one text."""
+
+    name: str
+    """Of the module: encoder, decoder, or nothing where there is one stack."""
+    ids: tuple[int, ...]
+    """The symbols that were read, with those that the model adds."""
+    table: Float[Tensor, "symbols width"]
+    """Their embeddings."""
+    layers: int
+    vectors: list[Float[Tensor, "tokens width"]]
+    """Before the first layer, after each, and as the model leaves them where that is different."""
+
+
+def read_stacks(loaded: LoadedModel, pair: GradientPair) -> list[Stack]:
+    """The vectors of one text before, between and after all layers."""
+    model = loaded.model
+    stacks: dict[str, list[nn.Module]] = {}
+    for name, module in model.named_modules():
+        stack, _, number = name.rpartition("layers.")
+        if number.isdecimal():
+            stacks.setdefault(stack.rstrip("."), []).append(module)
+    looked_up: list[tuple[Tensor, Tensor]] = []
+    found: dict[str, list[Tensor]] = {name: [] for name in stacks}
+
+    def keep_lookup(table: nn.Module, inputs: tuple[Tensor, ...], _vectors: Tensor) -> None:
+        looked_up.append((inputs[0], cast("Tensor", table.weight)))
+
+    def keep_first(kept: list[Tensor], _layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        kept.append(inputs[0])
+
+    def keep(kept: list[Tensor], _layer: nn.Module, _inputs: Any, vectors: Tensor) -> None:
+        kept.append(vectors)
+
+    with ExitStack() as attached:
+        for table in (module for module in model.modules() if isinstance(module, Embedding)):
+            attached.callback(table.register_forward_hook(keep_lookup).remove)
+        for name, layers in stacks.items():
+            attached.callback(layers[0].register_forward_pre_hook(partial(keep_first, found[name])).remove)
+            for layer in layers:
+                attached.callback(layer.register_forward_hook(partial(keep, found[name])).remove)
+            if name != list(stacks)[-1]:  # what the last stack leaves is what the model returns
+                last = model.get_submodule(f"{name}.norm")
+                attached.callback(last.register_forward_hook(partial(keep, found[name])).remove)
+        features = read_once(loaded, pair)
+    found[list(stacks)[-1]].append(features)
+    result = []
+    for (name, vectors), (ids, weight) in zip(found.items(), looked_up, strict=True):
+        own = len(vectors[-1])  # symbols that a model reads before the caller's come first and have no feature
+        kept = [each[-own:].double().cpu() for each in vectors]
+        kept = kept[:-1] if torch.equal(kept[-1], kept[-2]) else kept
+        result.append(Stack(name, tuple(ids.flatten().tolist()[-own:]), weight.detach(), len(stacks[name]), kept))
+    return result
+
+
+def _pieces(loaded: LoadedModel, stack: Stack) -> list[str]:
+    """The symbols of a stack as text."""
+    tokenizers = loaded.tokenizers
+    tokenizer = tokenizers.source if stack.name == "encoder" else tokenizers.target
+    return [tokenizer.piece(symbol) for symbol in stack.ids]
+
+
+# --- drift ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """How the vectors of tokens move through a stack; places are the embedding, each layer, and the output."""
+
+    stack: str
+    tokens: tuple[str, ...]
+    places: tuple[str, ...]
+    vectors: Float64[np.ndarray, "places tokens width"]
+    near: tuple[tuple[tuple[str, ...], ...], ...]
+    """The pieces whose embeddings have the largest cosine with the vector, by place and token."""
+
+    @property
+    def units(self) -> Float64[np.ndarray, "places tokens width"]:
+        lengths = np.linalg.norm(self.vectors, axis=2, keepdims=True)
+        return self.vectors / np.where(lengths > 0, lengths, 1.0)
+
+    @property
+    def to_embedding(self) -> Float64[np.ndarray, "places tokens"]:
+        """Cosine with the embedding."""
+        cosines: Float64[np.ndarray, "places tokens"] = (self.units * self.units[0]).sum(2)
+        return cosines
+
+    @property
+    def to_previous(self) -> Float64[np.ndarray, "steps tokens"]:
+        """Cosine with the place before."""
+        cosines: Float64[np.ndarray, "steps tokens"] = (self.units[1:] * self.units[:-1]).sum(2)
+        return cosines
+
+
+def drift_of(loaded: LoadedModel, pair: GradientPair, *, near: int = 3) -> list[Drift]:
+    """The drift of all tokens of a text in each stack."""
+    head_groups(loaded)
+    found = []
+    for stack in read_stacks(loaded, pair):
+        tokenizers = loaded.tokenizers
+        tokenizer = tokenizers.source if stack.name == "encoder" else tokenizers.target
+        vectors = torch.stack(stack.vectors)  # [places, tokens, width]
+        if not bool(vectors.isfinite().all()):
+            raise ModelError(by_origin(f"{loaded.folder} gives vectors with NaN or infinite numbers; train it again"))
+        table = nn.functional.normalize(stack.table.float().cpu(), dim=1)
+        nearest = (nn.functional.normalize(vectors.float(), dim=2) @ table.T).topk(min(near, len(table))).indices
+        names = ["embedding", *(f"layer {number}" for number in range(len(vectors) - 1))]
+        if len(vectors) > stack.layers + 1:
+            names[-1] = "output"
+        near_pieces = tuple(
+            tuple(tuple(map(tokenizer.piece, symbols)) for symbols in place) for place in nearest.tolist()
+        )
+        found.append(Drift(stack.name, tuple(_pieces(loaded, stack)), tuple(names), vectors.numpy(), near_pieces))
+    return found
+
+
+def look_at_drift(loaded: LoadedModel, pair: GradientPair, *, near: int = 3) -> list[Finding]:
+    """The drift in each stack as findings."""
+    return [_drift_finding(loaded, drift) for drift in drift_of(loaded, pair, near=near)]
+
+
+def _drift_finding(loaded: LoadedModel, drift: Drift) -> Finding:
+    cosine, step = drift.to_embedding.mean(1), drift.to_previous.mean(1)
+    largest = int(step.argmin())
+    own = [
+        np.mean([token in near[:1] for token, near in zip(drift.tokens, place, strict=True)]) for place in drift.near
+    ]
+    sentence = (
+        f"{drift.stack.capitalize() or 'Text'} of {len(drift.tokens)} pieces: the mean cosine of a vector with its "
+        f"embedding falls from 1 to {cosine[-1]:.2f} ({drift.places[-1]}), and the largest step is to "
+        f"{drift.places[largest + 1]} (cosine {step[largest]:.2f}). The nearest piece is the token itself for "
+        f"{own[0]:.0%} at the {drift.places[0]} and {own[-1]:.0%} at the end."
+    )
+    points, shares = principal_plane(drift.units.reshape(-1, drift.units.shape[2]))
+    points = points.reshape(len(drift.places), len(drift.tokens), 2)
+    data: dict[str, Any] = {
+        "model": by_origin(str(loaded.folder)),
+        "stack": drift.stack,
+        "places": list(drift.places),
+        "tokens": list(drift.tokens),
+        "cosine_to_embedding": drift.to_embedding.T.tolist(),
+        "cosine_to_previous": drift.to_previous.T.tolist(),
+        "lengths": np.linalg.norm(drift.vectors, axis=2).T.tolist(),
+        "nearest": [[list(place[token]) for place in drift.near] for token in range(len(drift.tokens))],
+        "plane": points.transpose(1, 0, 2).tolist(),
+        "plane_shares": list(shares),
+    }
+
+    def draw() -> Figure:
+        figure = Figure(figsize=(11.0, 4.8), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        at = np.arange(len(drift.places))
+        left.plot(at, drift.to_embedding, color=FIRST, linewidth=0.6, alpha=0.35)
+        left.plot(at, cosine, "o-", color=FIRST, ms=4, label="with the embedding")
+        left.plot(at[1:], step, "s-", color=SECOND, ms=4, label="with the place before")
+        left.set_xticks(at, drift.places, rotation=30, ha="right")
+        left.set_ylabel("cosine")
+        left.legend(frameon=False, fontsize=9)
+        tidy(left)
+        plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
+        for number, token in enumerate(drift.tokens[:READABLE]):
+            path = points[:, number]
+            (line,) = right.plot(path[:, 0], path[:, 1], linewidth=1, marker=".", ms=4, alpha=0.8)
+            right.annotate(as_written(token), path[-1], fontsize=8, color=line.get_color(), **plain)
+            right.plot(*path[0], marker="o", ms=5, color=line.get_color(), fillstyle="none")
+        right.set(xlabel=f"{shares[0]:.0%} of the variance", ylabel=f"{shares[1]:.0%}")
+        right.set_title("paths from the embedding (ring) to the output (name), directions alone", fontsize=9, color=INK)
+        tidy(right)
+        return figure
+
+    return Finding(drift.stack or "drift", "How vectors move through the layers", sentence, data, draw)
+
+
+# --- maps of all heads ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class HeadMaps:
+    """The weights of all heads of one kind while a text is read."""
+
+    name: str
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    weights: Float64[np.ndarray, "layers heads queries keys"]
+
+
+def head_maps(loaded: LoadedModel, pair: GradientPair) -> list[HeadMaps]:
+    """Where every head of every layer attends."""
+    groups, model = head_groups(loaded), loaded.model
+    paths = {
+        module: name for name, module in model.named_modules() if isinstance(module, SelfAttention | CrossAttention)
+    }
+    with listen(model, *(f"{path}.weights" for path in paths.values())) as trace:
+        stacks = {stack.name: _pieces(loaded, stack) for stack in read_stacks(loaded, pair)}
+    found = []
+    for name, attentions in groups.items():
+        values = [trace[f"{paths[each]}.weights"][0][0].double().cpu() for each in attentions]
+        weights = torch.stack(values)  # [layers, heads, queries, keys]
+        stack = name.rpartition(" ")[0]
+        queries = stacks[stack]
+        keys = stacks["encoder"] if isinstance(attentions[0], CrossAttention) else queries
+        if max(len(queries), len(keys)) > MAX_MAP_PIECES:
+            raise UsageError(
+                f"the text has {max(len(queries), len(keys))} pieces, and maps are drawn of {MAX_MAP_PIECES} at most; "
+                "give a shorter one"
+            )
+        # Symbols that a model reads before those of the caller have rows of their own, which are left out.
+        own = weights[:, :, -len(queries) :, -len(keys) :]
+        found.append(HeadMaps(name, tuple(queries), tuple(keys), own.numpy()))
+    return found
+
+
+def look_at_heads(loaded: LoadedModel, pair: GradientPair) -> list[Finding]:
+    """The maps of all heads as findings, a grid of layers and heads each."""
+    return [_heads_finding(loaded, maps) for maps in head_maps(loaded, pair)]
+
+
+def _heads_finding(loaded: LoadedModel, maps: HeadMaps) -> Finding:
+    layers, heads, _, keys = maps.weights.shape
+    logs = np.log(np.where(maps.weights > 0, maps.weights, 1.0))
+    spread = np.exp(-(maps.weights * logs).sum(-1)).mean(-1)  # [layers, heads], positions that share the attention
+    sharpest, widest = (np.unravel_index(int(each), spread.shape) for each in (spread.argmin(), spread.argmax()))
+    sentence = (
+        f"{maps.name.capitalize()}-attention, {layers} layer{'s' if layers > 1 else ''} of {heads} heads: the sharpest, "
+        f"{sharpest[0]}/{sharpest[1]}, spreads over {spread.min():.1f} of {keys} positions, the widest, "
+        f"{widest[0]}/{widest[1]}, over {spread.max():.1f}."
+    )
+    data = {
+        "model": by_origin(str(loaded.folder)),
+        "attention": maps.name,
+        "queries": list(maps.queries),
+        "keys": list(maps.keys),
+        "spread": spread.tolist(),
+        "weights": maps.weights.tolist(),
+    }
+
+    def draw() -> Figure:
+        side = 0.9 + 0.07 * max(len(maps.queries), len(maps.keys))
+        figure = Figure(figsize=(0.6 + heads * side, 0.7 + layers * side), layout="constrained")
+        grid = figure.subplots(layers, heads, squeeze=False)
+        for layer in range(layers):
+            for head in range(heads):
+                axes: Axes = grid[layer, head]
+                axes.imshow(maps.weights[layer, head], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+                axes.set_xticks([])
+                axes.set_yticks([])
+                for spine in axes.spines.values():
+                    spine.set_color(QUIET)
+                if not layer:
+                    axes.set_title(f"head {head}", fontsize=8, color=INK)
+                if not head:
+                    axes.set_ylabel(f"layer {layer}", fontsize=8, color=INK)
+        plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
+        figure.suptitle(f"{maps.name}-attention", fontsize=9, color=INK)
+        if len(maps.keys) <= READABLE:
+            for axes in grid[-1]:
+                axes.set_xticks(
+                    range(len(maps.keys)), list(map(as_written, maps.keys)), rotation=90, fontsize=6, **plain
+                )
+        if len(maps.queries) <= READABLE:
+            for axes in grid[:, -1]:
+                axes.yaxis.tick_right()
+                axes.set_yticks(range(len(maps.queries)), list(map(as_written, maps.queries)), fontsize=6, **plain)
+        return figure
+
+    name = maps.name.replace(" ", "-")
+    return Finding(name, f"{maps.name}-attention of every head", sentence, data, draw)
+
+
+# --- ablation ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def switched_off(attention: Attention, head: int) -> Iterator[None]:
+    """The attention with 0 in place of what a head gives, as if the head's columns of the output matrix were 0."""
+
+    def without(_output: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        joined = inputs[0].clone()  # [tokens, heads · size]
+        joined.view(*joined.shape[:-1], attention.heads, -1)[..., head, :] = 0
+        return (joined,)
+
+    hook = attention.output.register_forward_pre_hook(without)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@torch.inference_mode()
+def log_prob_of(loaded: LoadedModel, pairs: Sequence[GradientPair]) -> float:
+    """log P of all texts together: of translations, of texts, or of tokens that are hidden one at a time."""
+    model = loaded.model.eval()
+    if loaded.config.purpose == "language model":
+        text = TextIds.of([pair.target[:-1] for pair in pairs])
+        found = require_reader(loaded).log_probs(text, context="line", progress=lambda _tokens: None)
+        return float(found.sum())
+    total = 0.0
+    score = _translation_log_prob if loaded.config.purpose == "translator" else _hidden_log_prob
+    for some in _batches(pairs):
+        total += score(loaded, model, some)
+    return total
+
+
+def _translation_log_prob(loaded: LoadedModel, model: nn.Module, pairs: Sequence[GradientPair]) -> float:
+    translator = cast("TranslationModel", model)
+    source, source_lengths = _padded([pair.source for pair in pairs], loaded.device)
+    labels, lengths = _padded([pair.target for pair in pairs], loaded.device)
+    previous = torch.cat([labels.new_full((len(labels), 1), BEGIN), labels[:, :-1]], 1)
+    features = translator(Source(source, source_lengths), previous, lengths)
+    wanted = pack(labels, packing_of(lengths, labels.shape[1]))
+    return float(chosen_log_probs(translator.output.log_probs, features, wanted).sum())
+
+
+def _hidden_log_prob(loaded: LoadedModel, model: nn.Module, pairs: Sequence[GradientPair]) -> float:
+    encoder, total = cast("MaskedModel", model), 0.0
+    hidden = mask_symbol(loaded.tokenizers.target)
+    for pair in pairs:
+        ids = torch.tensor([BEGIN, *pair.target], device=loaded.device)  # [time], with BEGIN and END
+        inside = torch.arange(1, len(ids) - 1, device=loaded.device)
+        for places in inside.split(max(1, TOKENS_AT_ONCE // len(ids))):
+            rows = ids.repeat(len(places), 1)
+            rows[torch.arange(len(places)), places] = hidden
+            states = encoder.read(rows, torch.full_like(places, len(ids))).view(*rows.shape, -1)
+            features = encoder.masked_features(states[torch.arange(len(places)), places])
+            total += float(chosen_log_probs(encoder.output.log_probs, features, ids[places]).sum())
+    return total
+
+
+def _batches(pairs: Sequence[GradientPair]) -> Iterator[Sequence[GradientPair]]:
+    longest = max(max(len(pair.source), len(pair.target)) for pair in pairs)
+    rows = max(1, TOKENS_AT_ONCE // longest)
+    yield from (pairs[begin : begin + rows] for begin in range(0, len(pairs), rows))
+
+
+def _padded(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([len(text) for text in texts], device=device)
+    padded = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long, device=device)
+    padded[length_mask(lengths, padded.shape[1])] = torch.tensor([id for text in texts for id in text], device=device)
+    return padded, lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Ablation:
+    """What each head is worth: by how much the mean log P of a token falls without it, in nats."""
+
+    tokens: int
+    log_prob: float
+    """Of all tokens together, with all heads."""
+    costs: Mapping[str, Float64[np.ndarray, "layers heads"]]
+
+
+def ablate(
+    loaded: LoadedModel, pairs: Sequence[GradientPair], *, progress: Callable[[int], None] = lambda _heads: None
+) -> Ablation:
+    """Switch off each head in turn. `progress` gets the number of heads done."""
+    groups = head_groups(loaded)
+    framed = 1 if loaded.config.purpose == "encoder" else 0  # END is not predicted
+    tokens = sum(len(pair.target) - framed for pair in pairs)
+    whole, done = log_prob_of(loaded, pairs), 0
+    if not np.isfinite(whole):
+        raise ModelError(
+            by_origin(f"{loaded.folder} gives log P of {whole}, so no head can be measured; train it again")
+        )
+    costs = {name: np.empty((len(group), group[0].heads)) for name, group in groups.items()}
+    for name, group in groups.items():
+        for layer, attention in enumerate(group):
+            for head in range(attention.heads):
+                with switched_off(attention, head):
+                    costs[name][layer, head] = (whole - log_prob_of(loaded, pairs)) / tokens
+                done += 1
+                progress(done)
+    return Ablation(tokens, whole, costs)
+
+
+def count_heads(loaded: LoadedModel) -> int:
+    """All heads of all layers."""
+    return sum(each.heads for group in head_groups(loaded).values() for each in group)
+
+
+def look_at_ablation(
+    loaded: LoadedModel, pairs: Sequence[GradientPair], *, progress: Callable[[int], None] = lambda _heads: None
+) -> list[Finding]:
+    """What each head is worth, as a finding."""
+    found = ablate(loaded, pairs, progress=progress)
+    ranked = sorted(
+        ((float(cost), f"{name} {layer}/{head}") for name, grid in found.costs.items()
+         for (layer, head), cost in np.ndenumerate(grid)), reverse=True
+    )  # fmt: skip
+    every = np.array([cost for cost, _ in ranked])
+    half = int(np.searchsorted(np.cumsum(every.clip(min=0)), every.clip(min=0).sum() / 2)) + 1
+    kind = "hidden tokens" if loaded.config.purpose == "encoder" else "tokens"
+    sentence = (
+        f"Mean log P of {found.tokens:,} {kind} is {found.log_prob / found.tokens:.3f} nats. Without one head it falls "
+        f"most for {ranked[0][1]} ({ranked[0][0]:+.3f}) and least for {ranked[-1][1]} ({ranked[-1][0]:+.3f}); "
+        f"{half} of {len(ranked)} heads make up half of all costs, and {int((every <= 0).sum())} cost nothing or less."
+    )
+    data = {
+        "model": by_origin(str(loaded.folder)),
+        "texts": len(pairs),
+        "tokens": found.tokens,
+        "log_prob": found.log_prob,
+        "costs": {name: grid.tolist() for name, grid in found.costs.items()},
+    }
+
+    def draw() -> Figure:
+        widths = [grid.shape[1] for grid in found.costs.values()]
+        tallest = max(len(grid) for grid in found.costs.values())
+        figure = Figure(figsize=(2.0 + 0.62 * sum(widths), 1.6 + 0.5 * tallest), layout="constrained")
+        frames = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
+        limit = max(float(np.abs(every).max()), 1e-12)
+        for axes, (name, grid) in zip(frames, found.costs.items(), strict=True):
+            image = axes.imshow(grid, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+            for (layer, head), cost in np.ndenumerate(grid):
+                ink = "white" if abs(cost) > 0.6 * limit else INK
+                axes.text(head, layer, f"{cost:.2f}", ha="center", va="center", fontsize=7, color=ink)
+            axes.set_xticks(range(grid.shape[1]))
+            axes.set_yticks(range(len(grid)))
+            axes.set(xlabel="head", ylabel="layer", title=name)
+            axes.title.set_fontsize(10)
+        bar = figure.colorbar(image, ax=list(frames), fraction=0.05)
+        bar.set_label("cost of switching off (nats per token)", fontsize=8)
+        return figure
+
+    return [Finding("ablation", "What each head is worth", sentence, data, draw)]
