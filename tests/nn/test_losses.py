@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seqloom.nn import outputs
-from seqloom.nn.outputs import smoothed_cross_entropy
+from seqloom.nn.outputs import Output, consistent_cross_entropy, smoothed_cross_entropy
 
 TOKENS, WIDTH, SYMBOLS = 11, 5, 7
 
@@ -166,3 +166,75 @@ def test_absent_symbols_are_as_if_the_table_did_not_have_them(has_bias: bool, sm
     torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
     left, right = (torch.autograd.grad(each, wanted) for each in (ours, plain))
     torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
+
+
+# Two passes that should agree (R-Drop).
+
+
+def consistent_twin(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    *,
+    consistency: float,
+    smoothing: float = 0.0,
+    absent: tuple[int, ...] = (),
+) -> Tensor:
+    """The formula of Liang et al. (2021) with the mean of both cross-entropies, all scores at once."""
+    present = [symbol for symbol in range(len(weight)) if symbol not in absent]
+    places = torch.tensor([present.index(target) for target in targets.tolist()])
+    first, second = (F.linear(each, weight, bias)[:, present] for each in features)
+    entropies = [F.cross_entropy(each, places, reduction="sum", label_smoothing=smoothing) for each in (first, second)]
+    p, q = first.log_softmax(1), second.log_softmax(1)
+    divergences = [F.kl_div(*each, reduction="sum", log_target=True) for each in ((q, p), (p, q))]
+    return sum(entropies) / 2 + consistency * sum(divergences) / 2
+
+
+def two_passes(*, has_bias: bool) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    features, weight, bias, targets = inputs(has_bias=has_bias)
+    both = torch.stack([features, features + 0.3 * torch.randn_like(features)]).detach().requires_grad_()
+    return both, weight, bias, targets
+
+
+@pytest.mark.parametrize("rows", [1, 3, 2 * TOKENS])
+@pytest.mark.parametrize(("smoothing", "consistency"), [(0.0, 1.0), (0.1, 2.5), (0.1, 0.0)])
+@pytest.mark.parametrize("absent", [(), (2, 5)])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_the_consistent_loss_and_its_gradients_equal_the_plain_formula(
+    has_bias: bool,
+    absent: tuple[int, ...],
+    smoothing: float,
+    consistency: float,
+    rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outputs, "CHUNK_ELEMENTS", 2 * rows * SYMBOLS)
+    features, weight, bias, targets = two_passes(has_bias=has_bias)
+    targets[torch.isin(targets, torch.tensor(absent))] = 0
+    settings = {"smoothing": smoothing, "consistency": consistency, "absent": absent}
+    ours = consistent_cross_entropy(features, weight, bias, targets, **settings)
+    plain = consistent_twin(features, weight, bias, targets, **settings)
+    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
+    wanted = [features, weight] if bias is None else [features, weight, bias]
+    left, right = (torch.autograd.grad(3.5 * each, wanted) for each in (ours, plain))
+    torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
+    other = consistent_twin(features, weight, bias, targets, **{**settings, "consistency": consistency + 0.01})
+    assert (ours - other).abs() > 1e-4  # the comparison notices another weight
+
+
+def test_gradcheck_of_the_consistent_loss() -> None:
+    features, weight, bias, targets = two_passes(has_bias=True)
+    assert torch.autograd.gradcheck(
+        lambda *each: consistent_cross_entropy(*each, targets, smoothing=0.2, consistency=1.5), (features, weight, bias)
+    )
+
+
+def test_two_equal_passes_cost_what_one_costs() -> None:
+    features, weight, _, targets = inputs(has_bias=True)
+    output = Output(torch.nn.Parameter(weight.detach()), has_bias=True)
+    once = output.cross_entropy(features, targets, smoothing=0.1)
+    twice = output.consistent_cross_entropy(torch.stack([features] * 2), targets, smoothing=0.1, consistency=5.0)
+    torch.testing.assert_close(twice, once, rtol=0, atol=1e-12)
+    wanted = [features, output.weight, output.bias]
+    torch.testing.assert_close(*(torch.autograd.grad(each, wanted) for each in (twice, once)), rtol=0, atol=1e-12)

@@ -194,9 +194,9 @@ def _use_stream(stream: Stream) -> None:
 def _use_store(store: Store) -> None:
     everything = np.arange(len(store))
     for side in (store.sources, store.targets):
-        matrix, lengths = side.padded(everything)
-        assert matrix.shape == (len(store), lengths.max())
-        assert all(len(side[at]) == length for at, length in enumerate(lengths))
+        found = side.picked(everything)
+        assert found.padded().shape == (len(store), found.lengths.max())
+        assert all(len(side[at]) == length for at, length in enumerate(found.lengths))
     store.fingerprint()
 
 

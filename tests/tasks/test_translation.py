@@ -10,6 +10,7 @@ from seqloom.core.symbols import END
 from seqloom.data.batches import collate
 from seqloom.data.store import Store, StoreWriter
 from seqloom.models.transformer import TransformerConfig
+from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import Symbols
 from seqloom.tasks.settings import TranslationConfig
 from seqloom.tasks.translation import DevSet, TranslationTask, batches_by_length, pair_loss
@@ -96,3 +97,29 @@ def test_one_word_targets_are_validated_by_exact_match(store: Store, model: torc
     figures = task.validate(model.eval())
     assert "bleu" not in figures
     assert 0 <= figures["exact_match"] <= 100
+
+
+def test_consistency_without_dropout_changes_nothing(store: Store, model: torch.nn.Module) -> None:
+    """Padding and neighbours among the tokens of both passes included."""
+    batch = collate(store, np.arange(7))
+    plain, consistent = (pair_loss(model, batch, smoothing=0.1, consistency=weight) for weight in (0.0, 3.0))
+    assert consistent.count == plain.count == int(batch.target_lengths.sum())
+    torch.testing.assert_close(consistent.total, plain.total, rtol=0, atol=1e-9)
+    wanted = list(model.parameters())
+    for one, other in zip(*(torch.autograd.grad(each.total, wanted) for each in (consistent, plain)), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+
+def test_consistency_compares_two_passes_with_different_dropout(store: Store) -> None:
+    config = TransformerConfig(width=8, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=8, dropout_rate=0.3)
+    model = config.build(Symbols(SYMBOLS, SYMBOLS, is_shared=True), seed=1).double()
+    batch = collate(store, np.arange(7))
+
+    def loss(weight: float) -> float:
+        reseed(model, 5)
+        return float(pair_loss(model, batch, smoothing=0.1, consistency=weight).total.detach())
+
+    assert loss(1.0) == loss(1.0)
+    # Linear in the weight, with a divergence above 0.
+    assert loss(2.0) - loss(1.0) == pytest.approx(loss(1.0) - loss(1e-9), rel=1e-6)
+    assert loss(1.0) > loss(1e-9) + 1e-3

@@ -16,7 +16,9 @@ from seqloom.core.errors import ConfigError, DataError
 from seqloom.core.seeds import seed_for
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN
-from seqloom.data.store import Store
+from seqloom.data.store import Sentences, Store
+from seqloom.text.subword_sampling import SubwordSampler
+from seqloom.text.tokenizer import ID, FlatIds
 
 Lengths = Integer[np.ndarray, " examples"]
 Indices = UInt[np.ndarray, " batch"]
@@ -166,14 +168,43 @@ class PairBatch:
         )
 
 
-def collate(store: Store, indices: Integer[np.ndarray, " batch"]) -> PairBatch:
-    """The batch of these examples of a store, in this order."""
-    source, source_lengths = store.sources.padded(indices)
-    target, target_lengths = store.targets.padded(indices)
+@dataclass(frozen=True)
+class PairSampling:
+    """Sentences cut into other pieces in each epoch (subword regularisation).
+
+    What is drawn belongs to the sentence and the epoch: batches, ranks and a resume change nothing. Batches are planned
+    by the lengths of the stored cuts, so a sampled batch has some more tokens than its budget.
+    """
+
+    source: SubwordSampler
+    target: SubwordSampler
+    seed: int
+    longest: int
+    """Tokens on a side, END counted, that no cut exceeds."""
+
+    def sampled(
+        self, sentences: Sentences, indices: Integer[np.ndarray, " batch"], *, epoch: int, is_target: bool
+    ) -> Sentences:
+        """Examples of these indices, their sources or their targets, as they are read in an epoch."""
+        seeds = [seed_for(self.seed, "subwords", epoch, int(index), is_target) for index in indices]
+        sample = self.target if is_target else self.source
+        given = FlatIds(sentences.ids.astype(ID), sentences.lengths)
+        found = sample(given, np.array(seeds, dtype=np.int64), longest=self.longest)
+        return Sentences(found.ids, found.lengths)
+
+
+def collate(
+    store: Store, indices: Integer[np.ndarray, " batch"], *, sampling: PairSampling | None = None, epoch: int = 0
+) -> PairBatch:
+    """The batch of these examples of a store, in this order; with `sampling`, as they are cut in an epoch."""
+    source, target = store.sources.picked(indices), store.targets.picked(indices)
+    if sampling is not None:
+        source = sampling.sampled(source, indices, epoch=epoch, is_target=False)
+        target = sampling.sampled(target, indices, epoch=epoch, is_target=True)
     batch = PairBatch(
-        source=Source(torch.from_numpy(source), torch.from_numpy(source_lengths)),
-        target=torch.from_numpy(target),
-        target_lengths=torch.from_numpy(target_lengths),
+        source=Source(torch.from_numpy(source.padded()), torch.from_numpy(source.lengths)),
+        target=torch.from_numpy(target.padded()),
+        target_lengths=torch.from_numpy(target.lengths),
         lines=store.lines(indices),
     )
     store.drop_pages()  # so that the memory of a run does not grow with its corpus

@@ -58,6 +58,13 @@ class Sentences:
         lengths = np.array([len(ids) for ids in rows], dtype=np.int64)
         return Sentences(np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum())), lengths)
 
+    def padded(self) -> Int64[np.ndarray, "examples longest"]:
+        """As a matrix, with PAD after each sentence."""
+        is_token = np.arange(self.lengths.max(initial=0)) < self.lengths[:, None]
+        matrix = np.full(is_token.shape, PAD, dtype=np.int64)
+        matrix[is_token] = self.ids
+        return matrix
+
 
 class StoreWriter:
     """Appends examples to a new store, in bounded memory. The folder appears when all of it is on disk.
@@ -138,16 +145,12 @@ class Side:
         begin, end = self.borders(index, index + 1)
         return self.ids[begin:end]
 
-    def padded(
-        self, indices: Integer[np.ndarray, " batch"]
-    ) -> tuple[Int64[np.ndarray, "batch longest"], Int64[np.ndarray, " batch"]]:
-        """These sentences as a matrix with PAD after each, and their lengths."""
+    def picked(self, indices: Integer[np.ndarray, " batch"]) -> Sentences:
+        """These sentences, one after another."""
         lengths = self.lengths[indices].astype(np.int64)
         positions = np.arange(lengths.max(initial=0))
         is_token = positions < lengths[:, None]
-        matrix = np.full(is_token.shape, PAD, dtype=np.int64)
-        matrix[is_token] = self.ids[(self.starts(indices)[:, None] + positions)[is_token]]
-        return matrix, lengths
+        return Sentences(self.ids[(self.starts(indices)[:, None] + positions)[is_token]], lengths)
 
 
 class Store:

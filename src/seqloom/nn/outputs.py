@@ -92,6 +92,20 @@ class Output(nn.Module):
         """Σ over tokens of −log softmax(W x + b)[label], smoothed: the full softmax, as a loss."""
         return smoothed_cross_entropy(features, self.weight, self.bias, labels, smoothing=smoothing, absent=self.absent)
 
+    def consistent_cross_entropy(
+        self,
+        features: Float[Tensor, "2 tokens width"],
+        labels: Int[Tensor, " tokens"],
+        *,
+        smoothing: float = 0.0,
+        consistency: float,
+    ) -> Float[Tensor, ""]:
+        """The mean cross-entropy of two passes over the same tokens, and `consistency` times their divergence."""
+        weight, bias, absent = self.weight, self.bias, self.absent
+        return consistent_cross_entropy(
+            features, weight, bias, labels, smoothing=smoothing, consistency=consistency, absent=absent
+        )
+
     def picked(
         self, symbols: Int[Tensor, " picked"]
     ) -> tuple[Float[Tensor, "picked width"], Float[Tensor, " picked"] | None]:
@@ -308,3 +322,89 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     def backward(ctx: FunctionCtx, upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors  # type: ignore[attr-defined]
         return *(None if gradient is None else gradient * upstream for gradient in gradients), None, None, None, None
+
+
+def consistent_cross_entropy(
+    features: Float[Tensor, "2 tokens width"],
+    weight: Float[Tensor, "symbols width"],
+    bias: Float[Tensor, " symbols"] | None,
+    targets: Int[Tensor, " tokens"],
+    *,
+    consistency: float,
+    smoothing: float = 0.0,
+    absent: tuple[int, ...] = (),
+) -> Float[Tensor, ""]:
+    """Two passes over the same tokens that should agree (R-Drop; Liang et al., 2021).
+
+        Σ over tokens of  ½ (H(q, p₁) + H(q, p₂)) + λ · ½ (KL(p₁‖p₂) + KL(p₂‖p₁))
+
+    with p₁, p₂ the softmax of both passes, q the target as `smoothed_cross_entropy` smooths it, H(q, p) the
+    cross-entropy −Σ_k q_k log p_k and λ = `consistency`. The paper adds both cross-entropies in place of their mean:
+    its α is 2 λ.
+
+    As there, a few rows of scores are held at a time, and gradients are summed up at once. With d = log p₁ − log p₂
+
+        ∂/∂score₁ = ½ (p₁ − q + λ (p₁ ∘ (d − KL(p₁‖p₂)) + p₁ − p₂))
+
+    and the same with 1 and 2 exchanged.
+    """
+    inputs = (features, weight) if bias is None else (features, weight, bias)
+    needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    total: Tensor = _ConsistentCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        features, weight, bias, targets, smoothing, consistency, absent, needs_gradient
+    )
+    return total
+
+
+class _ConsistentCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+        consistency: float,
+        absent: tuple[int, ...],
+        needs_gradient: bool,
+    ) -> Tensor:
+        share, hit, none = smoothing / (weight.shape[0] - len(absent)), 1 - smoothing, list(absent)
+        losses = features.new_empty(len(targets))
+        feature_gradient = torch.empty_like(features) if needs_gradient else None
+        weight_gradient = torch.zeros_like(weight) if needs_gradient else None
+        bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
+        rows = max(1, CHUNK_ELEMENTS // (2 * weight.shape[0]))
+        for begin in range(0, len(targets), rows):
+            some, labels = features[:, begin : begin + rows], targets[begin : begin + rows, None]
+            log_p = F.linear(some, weight, bias)  # [2, rows, symbols]
+            log_p[..., none] = float("-inf")
+            torch.log_softmax(log_p, -1, out=log_p)
+            p = log_p.exp()
+            log_p[..., none] = 0.0  # they count in no sum
+            wanted = log_p.gather(2, labels.expand(2, -1, -1)).squeeze(2)  # [2, rows]
+            entropy = log_p.sum(2).mul_(-share).sub_(wanted, alpha=hit).mean(0)  # [rows]
+            difference = log_p[0].sub_(log_p[1])  # [rows, symbols]
+            # KL(p₁‖p₂) and KL(p₂‖p₁)
+            divergence = torch.einsum("trs,rs->tr", p, difference) * features.new_tensor([[1.0], [-1.0]])
+            losses[begin : begin + rows] = entropy + consistency / 2 * divergence.sum(0)
+            if feature_gradient is None or weight_gradient is None:
+                continue
+            gradient = torch.stack([difference, -difference]).sub_(divergence[..., None])
+            gradient.mul_(consistency).add_(1 + consistency).mul_(p).sub_(p.flip(0), alpha=consistency).sub_(share)
+            gradient.scatter_add_(2, labels.expand(2, -1, -1), gradient.new_full((2, len(labels), 1), -hit))
+            gradient[..., none] = 0.0
+            gradient.mul_(0.5)
+            feature_gradient[:, begin : begin + rows] = gradient @ weight
+            flat = gradient.flatten(0, 1)  # [2 · rows, symbols]
+            weight_gradient.addmm_(flat.t(), some.flatten(0, 1))
+            if bias_gradient is not None:
+                bias_gradient += flat.sum(0)
+        ctx.save_for_backward(feature_gradient, weight_gradient, bias_gradient)  # type: ignore[arg-type]
+        return losses.sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = ctx.saved_tensors  # type: ignore[attr-defined]
+        return *(None if gradient is None else gradient * upstream for gradient in gradients), *[None] * 5

@@ -50,6 +50,7 @@ from seqloom.tasks.settings import (
     UnsupervisedConfig,
     VariationalConfig,
 )
+from seqloom.text.subword_sampling import SAMPLED_KINDS
 from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
 
@@ -417,6 +418,12 @@ class RunConfig(Config):
                 "training.parallel=replicated"
             )
         self._check_windows()
+        rate = self.task.subword_sampling if isinstance(self.task, TranslationConfig) else 0.0
+        if rate and self.text.kind not in SAMPLED_KINDS:
+            raise ValueError(
+                f"task.subword_sampling={rate:g} draws other cuts of bpe or unigram pieces, and text.kind is "
+                f"{self.text.kind}; leave it out, or set text.kind=bpe in a new model"
+            )
         if self.data.monolingual and (self.model.is_fitted or not isinstance(self.task, TranslationConfig)):
             raise ValueError(
                 f"data.monolingual={list(self.data.monolingual)} is for translators that are trained in steps on "

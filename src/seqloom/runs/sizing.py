@@ -136,6 +136,10 @@ class Rung:
     passes: int
     """Passes over the data."""
     tokens_per_batch: int = 4096
+    subword_sampling: float = 0.0
+    """`task.subword_sampling` for pieces of kind bpe."""
+    consistency: float = 0.0
+    """`task.consistency`."""
 
 
 LADDER = (
@@ -156,11 +160,13 @@ def choose_sizes(
     steps: int | None = None,
     pieces: Pieces | None = None,
     vocabulary: int | None = None,
+    is_started: bool = False,
 ) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
 
     `model` holds the settings of the model that were given, `pieces` and `vocabulary` are the kind and number of the
-    pieces of text, where these were given.
+    pieces of text, where these were given. `is_started` says that it starts from a trained model, whose text may have
+    no other cuts, and which learns at a low rate.
     """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     text: dict[str, Any] = {"kind": "bpe", "size": rung.vocabulary, "shared": True}
@@ -182,11 +188,16 @@ def choose_sizes(
         "clip_norm": 1.0,
         **_checks(every),
     }
+    task = {
+        "subword_sampling": rung.subword_sampling if (pieces or text["kind"]) == "bpe" and not is_started else 0.0,
+        "consistency": 0.0 if is_started else rung.consistency,
+    }
     return Sizing(
         {
             "data": {"tokens_per_batch": rung.tokens_per_batch},
             "text": text,
             "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "task": task,
             "training": training,
         },
         f"{facts.pairs:,} pairs, about {round_figure(tokens):,} tokens on the longer side, so:",
@@ -195,9 +206,17 @@ def choose_sizes(
             *sizes.reasons,
             Reason(("model.dropout_rate",), dropout),
             Reason(("data.tokens_per_batch",), f"batches of {rung.tokens_per_batch:,} tokens"),
+            *_regularisation_reasons(task),
             *training_reasons(training),
         ),
     )
+
+
+def _regularisation_reasons(task: Mapping[str, float]) -> Iterator[Reason]:
+    if rate := task["subword_sampling"]:
+        yield Reason(("task.subword_sampling",), f"BPE-dropout {rate:g}: the text in other pieces each time it is read")
+    if weight := task["consistency"]:
+        yield Reason(("task.consistency",), f"two passes over each batch, which should agree (weight {weight:g})")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from seqloom.core.errors import DataError
 from seqloom.core.events import Event, Listener, Value, notice
 from seqloom.core.files import read_json, write_atomically
 from seqloom.core.symbols import RESERVED, UNKNOWN
+from seqloom.data.batches import PairSampling
 from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, hold_out_pairs, open_corpus, sample_lines
 from seqloom.data.corpus_files import languages_from, parts_of
 from seqloom.data.encoding import PairEncoder, encode_corpus
@@ -48,6 +49,7 @@ from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.marks import BYTE_PIECES, JOINER, SPACE, capitalised, is_unspaced, uncapitalised
 from seqloom.text.scripts import SAMPLED_LINES, Sample, doubts_of_pair
+from seqloom.text.subword_sampling import subword_sampler
 from seqloom.text.tokenizer import FlatIds, Tokenizer, Tokenizers, word_cutter
 from seqloom.text.tokenizer_training import train_tokenizers, with_words
 
@@ -192,6 +194,7 @@ def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
         steps=steps,
         pieces=text.kind if "kind" in text.model_fields_set else None,
         vocabulary=text.size if "size" in text.model_fields_set else None,
+        is_started=training.start_from is not None,
     )
 
 
@@ -373,6 +376,10 @@ class PairData:
         if isinstance(config.task, ContrastiveConfig):
             return self._contrastive_task(config, device=device)
         assert isinstance(config.task, TranslationConfig)
+        sampling, rate = None, config.task.subword_sampling
+        if rate:
+            source, target = (subword_sampler(each, rate) for each in (self.tokenizers.source, self.tokenizers.target))
+            sampling = PairSampling(source, target, config.seed, config.data.longest)
         return TranslationTask(
             self.train,
             DevSet(self.dev, self.references, self.tokenizers.target, config.data.target),
@@ -381,6 +388,7 @@ class PairData:
             seed=config.seed,
             device=device,
             falls=BACK_TRANSLATION_FALLS if config.data.monolingual else 0,
+            sampling=sampling,
         )
 
     def _contrastive_task(self, config: RunConfig, *, device: torch.device) -> ContrastiveTask:

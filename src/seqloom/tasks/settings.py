@@ -32,6 +32,14 @@ class TranslationConfig(TaskSettings):
     teacher_forcing: float = Field(1.0, ge=0, le=1)
     """Share of positions at which the decoder reads the right symbol in training; elsewhere it reads its own best guess
     for the step before. Below 1 every batch is first decoded step by step, so training is slower."""
+    subword_sampling: float = Field(0.0, ge=0, le=1)
+    """Subword regularisation: training sentences are cut into other pieces in each epoch. With text.kind=bpe, the
+    probability that a merge is skipped (BPE-dropout; 0.1 is usual), with unigram, the α by which cuts are drawn in
+    proportion to P^α (0.2 to 0.5 are usual: smaller is more uniform). 0 always takes the best cut. Dev text and
+    translations are never sampled."""
+    consistency: float = Field(0.0, ge=0, le=100)
+    """Weight of the divergence between two passes over the same batch with different dropout (R-Drop): 1 to 3 are usual
+    for few data. 0 makes one pass; with two a step takes about twice as long."""
     dev_lines: int = Field(500, ge=0)
     """Dev sentences translated greedily at each validation, for BLEU, or for exact match or chrF if the
     targets are short; 0 reports the loss alone."""

@@ -13,7 +13,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from seqloom.core.seeds import seed_for
-from seqloom.data.batches import BatchPlan, PairBatch, collate
+from seqloom.core.stepping import Source
+from seqloom.data.batches import BatchPlan, PairBatch, PairSampling, collate
 from seqloom.data.store import Store
 from seqloom.metrics.scoring import score
 from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for
@@ -66,6 +67,7 @@ class TranslationTask:
         seed: int,
         device: torch.device,
         falls: int = 0,
+        sampling: PairSampling | None = None,
     ) -> None:
         self.train = train
         self.dev = dev
@@ -79,6 +81,8 @@ class TranslationTask:
         )
         self.falls = falls
         """Validations in a row with a lower score after which training ends; 0 never ends it."""
+        self.sampling = sampling
+        """How training sentences are cut in each epoch; None leaves them as they are stored."""
         self.plan = BatchPlan(train.source_lengths, train.target_lengths, tokens_per_batch=tokens_per_batch, seed=seed)
 
     @property
@@ -92,7 +96,7 @@ class TranslationTask:
         return len(self.plan.batches(epoch))
 
     def batch(self, epoch: int, index: int) -> PairBatch:
-        batch = collate(self.train, self.plan.batch(epoch, index)).to(self.device)
+        batch = collate(self.train, self.plan.batch(epoch, index), sampling=self.sampling, epoch=epoch).to(self.device)
         share = self.config.teacher_forcing
         if share == 1:
             return batch
@@ -106,7 +110,8 @@ class TranslationTask:
 
     def loss(self, model: nn.Module, batch: PairBatch) -> Loss:
         previous = with_guesses(model, batch) if isinstance(batch, MixedBatch) else None
-        return pair_loss(model, batch, smoothing=self.config.label_smoothing, previous=previous)
+        smoothing, consistency = self.config.label_smoothing, self.config.consistency
+        return pair_loss(model, batch, smoothing=smoothing, previous=previous, consistency=consistency)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Cross-entropy per target token (without smoothing), its perplexity, and the metric of greedy search."""
@@ -155,16 +160,24 @@ def pair_loss(
     *,
     smoothing: float,
     previous: Int[Tensor, "batch target"] | None = None,
+    consistency: float = 0.0,
 ) -> Loss:
     """−Σ log P(target | source), smoothed, over the target tokens of a batch.
 
-    At each position the model has read `previous` up to there: left open, the right symbols (teacher forcing).
+    At each position the model has read `previous` up to there: left open, the right symbols (teacher forcing). With a
+    weight for `consistency` the batch is read twice, side by side and with different dropout (R-Drop, Liang et al.,
+    2021): the loss is the mean of both passes and that weight times their divergence.
     """
     translator = cast("TranslationModel", model)
     read = batch.previous if previous is None else previous  # [batch, target]
-    features = translator(batch.source, read, batch.target_lengths)  # [tokens, width]
     labels = pack(batch.target, packing_of(batch.target_lengths, batch.target.shape[1]))  # [tokens]
-    total = translator.output.cross_entropy(features, labels, smoothing=smoothing)
+    if not consistency:
+        features = translator(batch.source, read, batch.target_lengths)  # [tokens, width]
+        return Loss(translator.output.cross_entropy(features, labels, smoothing=smoothing), len(labels))
+    source = Source(batch.source.ids.repeat(2, 1), batch.source.lengths.repeat(2))
+    features = translator(source, read.repeat(2, 1), batch.target_lengths.repeat(2))  # [2 · tokens, width]
+    both = features.unflatten(0, (2, len(labels)))  # [2, tokens, width]
+    total = translator.output.consistent_cross_entropy(both, labels, smoothing=smoothing, consistency=consistency)
     return Loss(total, len(labels))
 
 
