@@ -308,6 +308,7 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
     others = {
         "beam_width.py",
         "decode.py",
+        "distillation.py",
         "few_pairs.py",
         "pretraining_pays.py",
         "vector_mapping.py",

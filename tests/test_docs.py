@@ -359,6 +359,8 @@ def _run(words: list[str], text: str, seqloom: Program) -> str:
             assert (HOUSE / script).is_file(), words
         case ["seqloom", "train", *rest]:
             return seqloom([*words[1:], *(MORE if "--resume" in rest else _small(rest))], text)
+        case ["seqloom", "distill", *rest]:
+            return seqloom(["distill", *rest, *TINY], text)
         case ["seqloom", "selfcheck", *rest]:
             if "--count" in rest:  # an option that takes one value is given once
                 at = rest.index("--count")
@@ -390,6 +392,7 @@ WITH_COMMANDS = [
 
 LONG = frozenset(
     {
+        "few-data.md",
         "formats.md",
         "phrases.md",
         "selfcheck.md",

@@ -19,6 +19,7 @@ from seqloom.cli import (
     classify,
     config,
     demo,
+    distill,
     embed,
     evaluate,
     generate,
@@ -35,7 +36,22 @@ from seqloom.core.errors import DataError, ModelError, Problem, Stopped, UsageEr
 from seqloom.version import __version__
 
 MODULES = (
-    *(align, average, classify, config, demo, embed, evaluate, generate, info, lab, perplexity, retrieve, score),
+    *(
+        align,
+        average,
+        classify,
+        config,
+        demo,
+        distill,
+        embed,
+        evaluate,
+        generate,
+        info,
+        lab,
+        perplexity,
+        retrieve,
+        score,
+    ),
     *(train, translate),
 )
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)

@@ -17,6 +17,7 @@ from seqloom.cli import (
     compare,
     config,
     demo,
+    distill,
     doctor,
     embed,
     evaluate,
@@ -59,6 +60,7 @@ app.command(epilog=doctor.EXAMPLES, rich_help_panel=BUILD)(doctor.doctor)
 app.command(epilog=compare.EXAMPLES, rich_help_panel=BUILD)(compare.compare)
 app.command(epilog=train.EXAMPLES, rich_help_panel=BUILD)(train.train)
 app.command(epilog=config.EXAMPLES, rich_help_panel=BUILD)(config.config)
+app.command(epilog=distill.EXAMPLES, rich_help_panel=BUILD)(distill.distill)
 app.command(epilog=average.EXAMPLES, rich_help_panel=BUILD)(average.average)
 app.command(epilog=merge.EXAMPLES, rich_help_panel=BUILD)(merge.merge)
 app.command(epilog=translate.EXAMPLES, rich_help_panel=USE)(translate.translate)
@@ -129,8 +131,8 @@ def execute(arguments: Sequence[str]) -> int:
             return _invoke([*words, "--help"] if words in ([], ["look"], ["vectors"], ["keys"]) else words)
     except BaseException as error:
         # The result of these is a folder: a closed pipe is not a normal end.
-        writing = {"train", "demo", "average", "merge", "shortlist", "export", "lab", "pack", "unpack"}
-        is_streaming = not writing & set(words[:1])
+        folders = {"train", "demo", "distill", "average", "merge", "shortlist", "export", "lab", "pack", "unpack"}
+        is_streaming = not folders & set(words[:1])
         is_read = is_streaming or bool(_INFORMATION & set(ours))
         return report(error, as_json=as_json, is_debug=is_debug, is_streaming=is_read, words=words)
 

@@ -159,7 +159,7 @@ def train(
             raise UsageError("name a folder for the run with --out, such as --out runs/first")
         require_folders_above(out)
         if not is_file(out / "run.json"):  # a run restarted by torchrun no longer needs its text
-            _require_files(config, [*names, *dev_names])
+            require_files(config, [*names, *dev_names])
 
     from seqloom.runs import train as recipe
 
@@ -180,10 +180,10 @@ def train(
                 config, overrides, out=out, train=names, dev=dev_names, strict_save=strict_save, listener=listener
             )
     if trained is not None:  # only the first rank of a distributed run has a result
-        print(json_line(trained) if json else "\n".join(_describe(trained)))
+        print(json_line(trained) if json else "\n".join(describe(trained)))
 
 
-def _require_files(config: Path | None, names: list[str]) -> None:
+def require_files(config: Path | None, names: list[str]) -> None:
     """Refuse missing files, before the seconds that importing the training code takes."""
     files = [file for name in names for file in matching_files(Path(name))]
     for file in files if config is None else [config, *files]:
@@ -191,7 +191,7 @@ def _require_files(config: Path | None, names: list[str]) -> None:
             require_file(file)
 
 
-def _describe(trained: "Trained") -> list[str]:
+def describe(trained: "Trained") -> list[str]:
     """The result of a run, and commands to run next."""
     outcome, model = trained.outcome, trained.model
     if outcome.reason == "fitted":

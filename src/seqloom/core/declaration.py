@@ -182,6 +182,10 @@ class ModelSettings(Config):
     search_defaults: ClassVar[Mapping[str, Any]] = {}
     """Search settings that suit the model, where they differ from the defaults."""
 
+    student_settings: ClassVar[Mapping[str, Any]] = {}
+    """Settings of a small model of the kind that learns from a larger one: most of the time to translate is spent in
+    the decoder."""
+
     trunk: ClassVar[tuple[str, ...]] = ()
     """Beginnings of the names of weights that serve every task: a model for another task can start from them."""
     head: ClassVar[tuple[str, ...]] = ()

@@ -168,6 +168,15 @@ def line_scores(hypotheses: Sequence[str], references: Sequence[str], *, lowerca
     return [float(value) for value in values]
 
 
+def closest(candidates: Sequence[str], reference: str, *, language: str | None) -> str:
+    """The candidate with the highest BLEU against a reference; of equal ones, the first.
+
+    Of a single sentence, only the orders of n-grams that it is long enough for count.
+    """
+    engine = BLEU(tokenize=tokenize_for(language), effective_order=True)
+    return max(candidates, key=lambda each: engine.sentence_score(each, [reference]).score)
+
+
 Length = Literal["word", "phrase", "sentence"]
 
 BLEU_ORDER = 4

@@ -13,7 +13,7 @@ Without attention, c is all the decoder knows of the source. The decoder is in `
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -72,6 +72,8 @@ SCORES: Mapping[str, Callable[[int, int], AttentionScore]] = {
 
 class Seq2SeqConfig(CellOptions):
     """A recurrent encoder-decoder, with attention or without."""
+
+    student_settings: ClassVar[Mapping[str, Any]] = {"decoder_layers": 1}
 
     kind: Literal["seq2seq"] = "seq2seq"
     """Names this model in a config file."""

@@ -15,8 +15,8 @@ Positions are the numbers b_h alone, one for each head and distance, which all l
 encoder has none. No layer has a bias. The modules are those of `models/transformer.py`.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from pydantic import Field
@@ -43,6 +43,7 @@ class T5Config(ModelSettings):
     other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised", "denoising")
     trunk: ClassVar[tuple[str, ...]] = ("encoder.", "decoder.", "output.")
     is_rounded_by_int8: ClassVar[bool] = True
+    student_settings: ClassVar[Mapping[str, Any]] = {"decoder_layers": 1}
 
     kind: Literal["t5"] = "t5"
     """Names this model in a config file."""

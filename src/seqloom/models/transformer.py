@@ -9,12 +9,12 @@ Every sublayer sits on a bypass with a layer norm before it (the default) or aft
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -100,6 +100,7 @@ class TransformerConfig(ModelSettings):
     other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised", "denoising")
     trunk: ClassVar[tuple[str, ...]] = ("encoder.", "decoder.", "output.")
     is_rounded_by_int8: ClassVar[bool] = True
+    student_settings: ClassVar[Mapping[str, Any]] = {"decoder_layers": 1}
 
     kind: Literal["transformer"] = "transformer"
     """Names this model in a config file."""

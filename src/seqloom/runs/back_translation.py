@@ -18,7 +18,7 @@ run/data/mixed/           the pairs that the model is trained on, as ids
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ from seqloom.core.errors import DataError, SeqloomError, Stopped, UsageError
 from seqloom.core.events import Event, Listener, notice, phase
 from seqloom.core.files import read_json, read_lines, write_atomically
 from seqloom.core.symbols import BEGIN
-from seqloom.data.corpus import Line, Lines, text_blocks
+from seqloom.data.corpus import Line, text_blocks
 from seqloom.data.encoding import PairEncoder
 from seqloom.data.plain_text import TextCorpus
 from seqloom.data.store import Sentences, Store, StoreWriter
@@ -94,11 +94,11 @@ def remember_given(run: Path, file: Path | None, overrides: Sequence[str]) -> No
     write_atomically(run / GIVEN, json.dumps({"file": values, "overrides": list(overrides)}, indent=2) + "\n")
 
 
-def write_pairs(run: Path, **texts: Lines) -> None:
-    """Write the genuine pairs as text, for the sub-runs: `train` and `dev`."""
-    folder = run / "data" / PAIRS
+def write_pairs(folder: Path, **texts: Iterable[Line]) -> None:
+    """Write pairs as text, those of `train` as train.source and train.target, and so on."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, lines in texts.items():
+    for name, given in texts.items():
+        lines = list(given)
         for side in ("source", "target"):
             rows = (getattr(line, side) for line in lines)
             write_atomically(folder / f"{name}.{side}", "".join(f"{row}\n" for row in rows))
@@ -158,33 +158,53 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _translate(run: Path, config: RunConfig, *, formats: Sequence[Format], listener: Listener) -> list[str]:
     """Translations of all lines of the text; blank for blank ones and for those that were cut."""
     lines = [line.text for line in open_monolingual(config.data, formats=formats)]
-    folder, found = run / "data" / SYNTHETIC, list[str]()
-    loaded: Loaded | None = None
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, begin in enumerate(range(0, len(lines), LINES_PER_PART)):
-        path, some = folder / f"{part:05}.txt", lines[begin : begin + LINES_PER_PART]
-        if not path.is_file():
-            if loaded is None:
-                loaded = load_any(run / "reverse")
-                given: dict[str, Any] = {"greedy": {"beam": 1}, "sample": {"method": "sample", "seed": config.seed}}
-                chosen = loaded.config.search.model_copy(update=given.get(config.data.back_translation, {}))
-                loaded = replace(loaded, config=loaded.config.model_copy(update={"search": chosen}))
-            done = begin
+    folder, loaded = run / "data" / SYNTHETIC, list[Loaded]()
 
-            def progress(count: int) -> None:
-                nonlocal done
-                done += count
-                listener(Event("progress", {"what": "back-translating", "done": done, "all": len(lines)}))
+    def translate(first: int, some: Sequence[str], progress: Callable[[int], None]) -> list[str]:  # noqa: ARG001
+        if not loaded:
+            reverse = load_any(run / "reverse")
+            given: dict[str, Any] = {"greedy": {"beam": 1}, "sample": {"method": "sample", "seed": config.seed}}
+            chosen = reverse.config.search.model_copy(update=given.get(config.data.back_translation, {}))
+            loaded.append(replace(reverse, config=reverse.config.model_copy(update={"search": chosen})))
+        best = translate_lines(loaded[0], some, progress=progress)
+        return ["" if is_cut else text for text, is_cut in zip(best.texts, best.is_cut, strict=True)]
 
-            best = translate_lines(loaded, some, progress=progress)
-            kept = ["" if is_cut else text for text, is_cut in zip(best.texts, best.is_cut, strict=True)]
-            write_atomically(path, "".join(f"{text}\n" for text in kept))
-        found += read_lines(path)
+    found = translate_in_parts(lines, folder, translate, what="back-translating", listener=listener)
     if len(found) != len(lines):
         raise DataError(
             f"{folder} holds translations of {len(found):,} lines, but data.monolingual has {len(lines):,}; remove "
             f"{folder}, and resume with: seqloom train --resume {run}"
         )
+    return found
+
+
+def translate_in_parts(
+    lines: Sequence[str],
+    folder: Path,
+    translate: Callable[[int, Sequence[str], Callable[[int], None]], list[str]],
+    *,
+    what: str,
+    listener: Listener,
+) -> list[str]:
+    """Translations of lines, which are stored in parts; those that an earlier process has stored are not made again.
+
+    `translate` gets the number of the first line of a part, counted from 0, the lines, and a function that it calls
+    with the number of lines that were finished.
+    """
+    found = list[str]()
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, begin in enumerate(range(0, len(lines), LINES_PER_PART)):
+        path, some = folder / f"{part:05}.txt", lines[begin : begin + LINES_PER_PART]
+        if not path.is_file():
+            done = begin
+
+            def progress(count: int) -> None:
+                nonlocal done
+                done += count
+                listener(Event("progress", {"what": what, "done": done, "all": len(lines)}))
+
+            write_atomically(path, "".join(f"{text}\n" for text in translate(begin, some, progress)))
+        found += read_lines(path)
     return found
 
 

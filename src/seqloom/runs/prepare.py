@@ -38,7 +38,7 @@ from seqloom.runs.memory import FEWEST, require_memory
 from seqloom.runs.model_dir import read_settings, stored_tokenizers
 from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
 from seqloom.runs.sizing import EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, settled
-from seqloom.runs.translation import PairData, PairText, Split, open_pairs, size_pairs
+from seqloom.runs.translation import TEACHER, PairData, PairText, Split, open_pairs, size_pairs
 from seqloom.runs.two_texts import TwoTextData, TwoTexts, open_two_texts, size_two_texts
 from seqloom.tasks.settings import (
     ClassificationConfig,
@@ -60,6 +60,7 @@ OWN_FILES = re.compile(
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
     r"/((store|stream|labelled|bytes|floats)\.json|lines|labels|firsts|pixels|numbers|((source|target)\.)?(ids|lengths))"
     r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
+    rf"|{TEACHER}/(teacher\.json|\d{{5}}\.txt|(train|dev)\.(source|target))"
 )
 """Everything a run directory can hold before `run.json` is written."""
 
@@ -472,7 +473,7 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
     with locked(run):
         require_new(run)  # again, now that no other process can write here
         try:
-            left = [path for path in run.iterdir() if path.name not in ("lock", RECORD)]
+            left = [path for path in run.iterdir() if path.name not in ("lock", RECORD, TEACHER)]
             if left:
                 notice(listener, f"{run} was interrupted while it was being prepared; preparing it again")
             for path in left:
@@ -503,8 +504,15 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
             # Last: its presence means that everything before it is complete.
             write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
         except BaseException:
-            shutil.rmtree(run, ignore_errors=True)
+            discard_run(run)
             raise
+
+
+def discard_run(run: Path) -> None:
+    """Remove a run that could not begin, but not what a teacher has translated for it."""
+    kept = run / TEACHER
+    for path in [each for each in run.iterdir() if each != kept] if kept.is_dir() else [run]:
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _tokenizers(

@@ -60,6 +60,7 @@ from seqloom.runs.model_dir import (
 from seqloom.runs.plain_text import TextData
 from seqloom.runs.prepare import (
     choose_config,
+    discard_run,
     flat_settings,
     load_data,
     open_run,
@@ -197,7 +198,7 @@ def train(
         except SeqloomError:
             if world.is_first:  # nothing is trained yet; the next attempt can use the same --out
                 with suppress(UsageError), locked(run):  # unless another process is using it by now
-                    shutil.rmtree(run, ignore_errors=True)
+                    discard_run(run)
             raise
         except KeyboardInterrupt:
             notice(listener, f"the text is prepared; resume with: seqloom train --resume {run}")

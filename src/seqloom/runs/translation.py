@@ -34,7 +34,7 @@ from seqloom.data.store import Side, Store, read_stored_lines
 from seqloom.metrics.calibration import Calibration, fit_calibration
 from seqloom.metrics.scoring import Bootstrap, score
 from seqloom.metrics.translation import dev_metrics_for, line_scores
-from seqloom.runs.back_translation import MIXED, open_monolingual, write_pairs
+from seqloom.runs.back_translation import MIXED, PAIRS, open_monolingual, write_pairs
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
@@ -145,6 +145,10 @@ MARKS = f"{string.punctuation}…–—‘’“”„«»¿¡。、，！？：
 
 SOURCES = "sources.txt"
 """The source line of each dev example, in the data folder of a run whose model is fitted."""
+
+TEACHER = "teacher"
+"""The folder of a run that learns from other models: the pairs that they have made, and in teacher.json who they are
+and how they were made."""
 
 FILES = "files.json"
 """Which training files were read, in the data folder of a run."""
@@ -275,7 +279,7 @@ class PairText:
     def encode(self, run: Path, config: RunConfig, *, tokenizers: Tokenizers, listener: Listener) -> None:
         """Store the pairs as ids below `run`/data, and report what was dropped or looks odd."""
         if self.monolingual is not None:
-            write_pairs(run, train=self.train, dev=self.dev)
+            write_pairs(run / "data" / PAIRS, train=self.train, dev=self.dev)
         for name, lines in (("train", self.train), ("dev", self.dev)):
 
             def progress(done: int, everything: int, name: str = name) -> None:
@@ -400,6 +404,7 @@ class PairData:
         return {
             "files": list(self.files or config.data.train),
             **({"monolingual": list(config.data.monolingual)} if config.data.monolingual else {}),
+            **({"distilled": teacher} if (teacher := read_teacher(Path(config.data.train[0]).parent)) else {}),
             "pairs": len(self.train),
             "data": self.train.fingerprint(),
             "output_limit": asdict(OutputLimit.covering(self.train.source_lengths, self.train.target_lengths)),
@@ -461,6 +466,15 @@ def _pair_encoder(config: RunConfig, tokenizers: Tokenizers) -> PairEncoder:
 def _encode_sentences(tokenizer: Tokenizer, reading: SentenceReading, lines: list[str]) -> FlatIds:
     texts = [reading.prompt + line for line in lines]
     return tokenizer.encode_flat([text.lower() for text in texts] if reading.lowercase else texts)
+
+
+def read_teacher(folder: Path) -> dict[str, Any] | None:
+    """Who has made the pairs of a folder `teacher`, and how; None of any other folder."""
+    try:
+        found = read_json(folder / f"{TEACHER}.json")
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def bitext_of(store: Store) -> Bitext:

@@ -4,7 +4,7 @@
     unigram sampling (Kudo, 2018)           a cut x is drawn with P(x) ∝ (Π_i p(x_i))^α
 
 Both work on stored ids. The pieces of a sentence spell its characters, and pieces never cross a word, so the sentence
-is spelled out and cut anew, word by word, without its text. What is drawn for a sentence follows from its seed alone.
+is spelled out and cut again, word by word, without its text. What is drawn for a sentence follows from its seed alone.
 """
 
 import json
@@ -172,15 +172,15 @@ class UnigramSampling:
     def of(tokenizer: Tokenizer, rate: float) -> "UnigramSampling":
         """That of a tokeniser of kind unigram."""
         processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.content)
-        ids = {piece: number for number, piece in enumerate(tokenizer.vocabulary)}
+        spelling = Spelling.of(tokenizer.vocabulary)
         edges: dict[int, int] = {}
         pieces, log_probs = [NONE], [0.0]
-        for piece, number in ids.items():
+        for number in range(tokenizer.size):
             if processor.is_unknown(number) or processor.is_control(number) or processor.is_byte(number):
                 continue  # never found in text
             node = 0
-            for character in piece:
-                key = node << 32 | ids[character]
+            for character in spelling.characters[spelling.starts[number] : spelling.starts[number + 1]].tolist():
+                key = node << 32 | character
                 if key not in edges:
                     edges[key] = len(pieces)
                     pieces.append(NONE)
@@ -190,7 +190,7 @@ class UnigramSampling:
         keys = np.array(sorted(edges), dtype=np.int64)
         return UnigramSampling(
             rate,
-            Spelling.of(tokenizer.vocabulary),
+            spelling,
             keys,
             np.array([edges[key] for key in keys.tolist()], dtype=np.int64),
             np.array(pieces, dtype=np.int64),
