@@ -323,8 +323,8 @@ def _heads_finding(loaded: LoadedModel, maps: HeadMaps) -> Finding:
     spread = np.exp(-(maps.weights * logs).sum(-1)).mean(-1)  # [layers, heads], positions that share the attention
     sharpest, widest = (np.unravel_index(int(each), spread.shape) for each in (spread.argmin(), spread.argmax()))
     sentence = (
-        f"{maps.name.capitalize()}-attention, {layers} layer{'s' if layers > 1 else ''} of {heads} heads: the sharpest, "
-        f"{sharpest[0]}/{sharpest[1]}, spreads over {spread.min():.1f} of {keys} positions, the widest, "
+        f"{maps.name.capitalize()}-attention, {layers} layer{'s' if layers > 1 else ''} of {heads} heads: the "
+        f"sharpest, {sharpest[0]}/{sharpest[1]}, spreads over {spread.min():.1f} of {keys} positions, the widest, "
         f"{widest[0]}/{widest[1]}, over {spread.max():.1f}."
     )
     data = {
