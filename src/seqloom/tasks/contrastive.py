@@ -172,13 +172,13 @@ def _texts(
     side: Side, places: Integer[np.ndarray, " texts"]
 ) -> tuple[Int[Tensor, "texts time"], Int[Tensor, " texts"]]:
     """These sentences, padded, and their lengths, without the END that a store has after each."""
-    ids, lengths = side.padded(places)
-    return torch.from_numpy(ids[:, :-1]), torch.from_numpy(lengths - 1)
+    sentences = side.picked(places)
+    return torch.from_numpy(sentences.padded()[:, :-1]), torch.from_numpy(sentences.lengths - 1)
 
 
 def _groups(side: Side, places: Integer[np.ndarray, " texts"]) -> Int64[np.ndarray, " texts"]:
     """A number for each sentence, the same for equal ones."""
-    groups: np.ndarray = np.unique(side.padded(places)[0], axis=0, return_inverse=True)[1]
+    groups: np.ndarray = np.unique(side.picked(places).padded(), axis=0, return_inverse=True)[1]
     return groups.reshape(-1)
 
 
