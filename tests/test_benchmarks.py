@@ -309,6 +309,7 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
         "beam_width.py",
         "decode.py",
         "distillation.py",
+        "embeddings.py",
         "few_pairs.py",
         "pretraining_pays.py",
         "vector_mapping.py",
