@@ -308,6 +308,7 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
     others = {
         "beam_width.py",
         "decode.py",
+        "digits.py",
         "distillation.py",
         "embeddings.py",
         "few_pairs.py",
@@ -318,6 +319,7 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
         "kill_loop.py",
         "run_all.py",
         "serve.py",
+        "shakespeare.py",
         "tatoeba_split.py",
     }  # most need a model
     assert listed <= there
