@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,8 +154,14 @@ def test_places_that_are_not_the_folder_are_refused_with_the_right_one(
     assert "models are not downloaded" in call("info", "owner/name").err
     (snapshot / "source.spm").unlink()
     assert "has no tokenizer" in call("info", snapshot).err
-    with pytest.raises(seqloom.SeqloomError, match=re.escape(f"{opus} is not an encoder")):
-        seqloom.Encoder.load(opus)
+
+
+def test_its_encoder_gives_lines_vectors(opus: Path) -> None:
+    encoder = seqloom.Encoder.load(opus)
+    vectors = encoder.encode(["A dog.", "Two dogs run.", "A dog."])
+    assert vectors.shape == (3, encoder.width)
+    assert (vectors[0] == vectors[2]).all()
+    assert not (vectors[0] == vectors[1]).all()
 
 
 def test_pack_is_used_as_the_folder_is(opus: Path, text: Path, tmp_path: Path) -> None:

@@ -545,7 +545,8 @@ class _Spot:
         for path, kind in _paths(self.root, self.tree.values):
             if path != self.path:
                 everywhere.setdefault(path, kind)
-        same = [path for path in everywhere if path.split(".")[-1] == wrong]
+        is_word_of_own = any(wrong in path.split(".")[-1].split("_") for path in near)  # dropout in dropout_rate
+        same = [path for path in everywhere if path.split(".")[-1] == wrong and not is_word_of_own]
         similar = difflib.get_close_matches(wrong, [path.split(".")[-1] for path in everywhere], n=1)
         elsewhere = same or [path for path in everywhere if not near and path.split(".")[-1] in similar]
         found = list(dict.fromkeys([*elsewhere[:1], *near] if same else [*near, *elsewhere[:1]]))
