@@ -71,6 +71,10 @@ def test_the_best_rung_is_advised_and_a_cheaper_one_if_it_is_not_worse() -> None
     assert "More pairs would help." in texts
     assert "With 1,000 pairs phrases would be the best." in texts
     assert not any("Not compared" in text for text in texts)
+    # Where the Transformer was not measured, nothing is said about the best.
+    points["phrases"][20_000] = 33.0
+    texts = [each.text for each in advise(results, known, points, test_pairs=1000, leaked=0)]
+    assert [text for text in texts if "would be the best" in text] == ["With 1,000 pairs phrases would be the best."]
     # With a significant difference, the cheaper one is not offered.
     known = {"phrases": step("phrases", "transformer", 0.001)}
     texts = [each.text for each in advise(results, known, {}, test_pairs=50, leaked=3, skipped=["rnn", "attention"])]

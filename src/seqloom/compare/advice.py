@@ -122,11 +122,9 @@ def _curve_advice(best: RungResult, points: Mapping[str, Mapping[int, float]]) -
                 )
             )
     sizes = sorted({size for curve in points.values() for size in curve})
-    leaders = []
-    for size in sizes:
-        there = {name: curve[size] for name, curve in points.items() if size in curve}
-        if len(there) > 1:
-            leaders.append((size, max(there, key=lambda name: there[name])))
+    # A rung whose point is missing might have been the best there.
+    whole = [size for size in sizes if len(points) > 1 and all(size in curve for curve in points.values())]
+    leaders = [(size, max(points, key=lambda name: points[name][size])) for size in whole]
     for (size, leader), (_, upper) in pairwise(leaders):
         if leader != upper:
             found.append(
