@@ -52,9 +52,13 @@ class Kernel:
         self.plain = inspect.unwrap(function)  # as it was written: the test run wraps type checks around it
         self.options = options
         self._dispatcher: Callable[..., Any] | None = None
+        self._loaded: Callable[..., Any] | None = None
+        """The dispatcher after `load`: before, the kernels that it calls may not be replaced yet."""
 
     def __call__(self, *arguments: Any) -> Any:
-        return (self._dispatcher or self.load())(*arguments)
+        if self._loaded is None:
+            self._loaded = self.load()
+        return self._loaded(*arguments)
 
     def sources(self) -> frozenset[str]:
         """The files whose kernels are compiled into this one."""
