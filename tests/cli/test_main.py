@@ -36,23 +36,8 @@ from seqloom.core.errors import DataError, ModelError, Problem, Stopped, UsageEr
 from seqloom.version import __version__
 
 MODULES = (
-    *(
-        align,
-        average,
-        classify,
-        config,
-        demo,
-        distill,
-        embed,
-        evaluate,
-        generate,
-        info,
-        lab,
-        perplexity,
-        retrieve,
-        score,
-    ),
-    *(train, translate),
+    *(align, average, classify, config, demo, distill, embed, evaluate, generate, info, lab, perplexity),
+    *(retrieve, score, train, translate),
 )
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
 HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.runs.train")

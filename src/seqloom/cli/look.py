@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 
 
 Sentence = Annotated[str, typer.Argument(metavar="SENTENCE", help="A sentence in the source language.")]
+Sentences = Annotated[
+    Path | None,
+    typer.Option("--source", metavar="FILE", help="Sentences, one per line, or a file with both sides."),
+]
+Translations = Annotated[
+    Path | None,
+    typer.Option("--reference", metavar="FILE", help="Their translations, line by line."),
+]
+PairCount = Annotated[
+    int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs taken from a file or dev set.")
+]
 JsonNumbers = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, a record per picture.")]
 
 app = typer.Typer(
@@ -312,17 +323,9 @@ def gradients(
             help="A sentence and its translation; for a language model, a sentence only.",
         ),
     ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--source", metavar="FILE", help="Sentences, one per line, or a file with both sides."),
-    ] = None,
-    reference: Annotated[
-        Path | None,
-        typer.Option("--reference", metavar="FILE", help="Their translations, line by line."),
-    ] = None,
-    lines: Annotated[
-        int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs taken from a file or dev set.")
-    ] = 20,
+    source: Sentences = None,
+    reference: Translations = None,
+    lines: PairCount = 20,
     out: Picture = Path("gradients.png"),
     json: JsonNumbers = False,
 ) -> None:
@@ -479,17 +482,9 @@ def ablation(
             help="A sentence and its translation; for other models, a sentence only.",
         ),
     ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--source", metavar="FILE", help="Sentences, one per line, or a file with both sides."),
-    ] = None,
-    reference: Annotated[
-        Path | None,
-        typer.Option("--reference", metavar="FILE", help="Their translations, line by line."),
-    ] = None,
-    lines: Annotated[
-        int, typer.Option("--lines", min=1, metavar="N", help="Number of pairs taken from a file or dev set.")
-    ] = 20,
+    source: Sentences = None,
+    reference: Translations = None,
+    lines: PairCount = 20,
     out: Picture = Path("ablation.png"),
     json: JsonNumbers = False,
 ) -> None:

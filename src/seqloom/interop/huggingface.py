@@ -53,6 +53,10 @@ def require_exportable(loaded: LoadedModel) -> TransformerConfig:
             f"--to huggingface exports Transformers and imported models, and this is a model of kind {settings.kind}; "
             f"{other}train one with model.kind=transformer"
         )
+    if settings.attention_window is not None:  # which the other exports refuse as well
+        raise ModelError(
+            f"transformers has no model with model.attention_window={settings.attention_window}; train without it"
+        )
     if settings.positions != "sinusoidal":
         raise _without_counterpart(f"model.positions={settings.positions}", "model.positions=sinusoidal")
     has_final_norm = settings.norm == "before" if settings.final_norm is None else settings.final_norm

@@ -128,7 +128,7 @@ def is_right(
 
 
 def best_possible(examples: int) -> float:
-    """The accuracy of whoever knows how texts are made."""
+    """The highest possible accuracy: that of a predictor that knows how the texts are generated."""
     known = examples / KEYS
     return known + (1 - known) / VALUES
 
