@@ -7,10 +7,21 @@
     masked    masked language model, 4 layers of width 256, 8,000 symbols: ours scores the hidden tokens only
     opus      the shape of OPUS-MT: 6+6 layers of width 512, 58,101 symbols
 
-All contestants of a model have the same weights, of which transformers draws the first; they read the same batches of
-random symbols, and drop numbers in the same places: from the embeddings and from the output of each sublayer. First
-their losses without dropout must agree. Then they train in one process and in turns. A step is forward, backward,
-clipping by the norm of the gradient, and AdamW, fused for all of them. The last lines claim ratios of steps per second;
+All contestants of a model have the same weights, of which transformers draws the first, and read the same batches of
+random symbols in single precision. First their losses without dropout must agree. Then they train in one process and
+in turns. A step is forward, backward, clipping by the norm of the gradient, and AdamW.
+
+    seqloom        the model as `seqloom train` builds it, its loss, and the clipping and optimiser of its trainer
+    plain torch    what nanoGPT does on a CPU without `torch.compile`: nn.Linear, nn.LayerNorm, F.gelu (by erf),
+                   F.scaled_dot_product_attention(is_causal=True, dropout_p=…), F.cross_entropy over all scores,
+                   clip_grad_norm_, and torch.optim.AdamW with its default flags: nanoGPT fuses on CUDA only. It has
+                   biases, as GPT-2 has
+    transformers   its model with attn_implementation="sdpa" and its own loss where it has one, clip_grad_norm_, and
+                   fused AdamW, the default of the Trainer of version 5
+
+All drop numbers in the same places and at the same rate: from the embeddings and the output of each sublayer, and for
+gpt from the attention probabilities too, as nanoGPT does. A line without a goal compares with plain torch whose AdamW
+is fused: the difference to the claim is the part of the optimiser. The last lines claim ratios of steps per second;
 the exit code is 1 if one of them misses its goal or if losses differ. transformers comes from the parity group.
 """
 
@@ -50,6 +61,8 @@ from seqloom.training.trainer import keep_freed_memory
 from seqloom.training.weights import load_weights
 
 OURS, PLAIN, TRANSFORMERS = "seqloom", "plain torch", "transformers"
+PLAIN_FUSED = f"{PLAIN} with fused AdamW"
+"""Measured, but not claimed."""
 FULL_PAIRS = 15
 MAX_DIFFERENCE = 1e-4
 """Of mean losses in nats, in single precision."""
@@ -127,14 +140,14 @@ class Contestant:
         return found
 
 
-def peer(name: str, model: nn.Module, loss: Loss) -> Contestant:
-    """With weight decay on matrices only, as ours."""
+def peer(name: str, model: nn.Module, loss: Loss, *, fused: bool | None) -> Contestant:
+    """With weight decay on matrices only, as ours; `fused=None` is the default of AdamW."""
     weights = list(model.parameters())
     groups = [
         {"params": [each for each in weights if each.dim() > 1], "weight_decay": DECAY},
         {"params": [each for each in weights if each.dim() < 2], "weight_decay": 0.0},
     ]
-    return Contestant(name, model.train(), loss, AdamW(groups, lr=RATE, betas=(0.9, 0.98), fused=True))
+    return Contestant(name, model.train(), loss, AdamW(groups, lr=RATE, betas=(0.9, 0.98), fused=fused))
 
 
 @dataclass(frozen=True)
@@ -168,7 +181,10 @@ def import_weights(theirs: Any, contest: Contest) -> nn.Module:
     stored = StateDict({family.rename(name): state[name] for name in first.values()})
     conversion = family.read(theirs.config.to_dict(), stored)
     same = Renumbering(tuple(range(contest.symbols)))
-    settings = conversion.model.model_copy(update={"dropout_rate": contest.dropout_rate})
+    rates = {"dropout_rate": contest.dropout_rate}
+    if contest.name.startswith("gpt"):
+        rates["attention_dropout_rate"] = contest.dropout_rate
+    settings = conversion.model.model_copy(update=rates)
     symbols = Symbols(contest.symbols, contest.symbols, is_shared=True)
     model: nn.Module = settings.build(symbols, seed=1)
     weights = {
@@ -187,7 +203,7 @@ def ours(model: nn.Module, loss: Loss) -> Contestant:
 
 
 class PlainGpt(nn.Module):
-    """A GPT in plain torch: linear layers, layer norms, the fused attention of torch, one table for both ends."""
+    """A GPT as nanoGPT writes it, with one table for both ends."""
 
     def __init__(self, contest: Contest, epsilon: float = 1e-5) -> None:
         super().__init__()
@@ -206,22 +222,24 @@ class PlainGpt(nn.Module):
 
 
 class PlainBlock(nn.Module):
-    """x + attention(norm(x)), then x + feed_forward(norm(x))."""
+    """x + dropout(attention(norm(x))), then x + dropout(feed_forward(norm(x)))."""
 
     def __init__(self, contest: Contest, epsilon: float) -> None:
         super().__init__()
-        width, self.heads = contest.width, contest.heads
+        width, self.heads, self.rate = contest.width, contest.heads, contest.dropout_rate
         self.first, self.second = nn.LayerNorm(width, eps=epsilon), nn.LayerNorm(width, eps=epsilon)
         self.qkv, self.mixed = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.inner, self.outer = nn.Linear(width, contest.inner), nn.Linear(contest.inner, width)
-        self.dropout = nn.Dropout(contest.dropout_rate)
+        self.after_attention, self.after_feed_forward = nn.Dropout(self.rate), nn.Dropout(self.rate)
 
     def forward(self, x: Tensor) -> Tensor:
         rows, time, width = x.shape
-        parts = self.qkv(self.first(x)).view(rows, time, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(*parts.unbind(0), is_causal=True)  # [rows, heads, time, size]
-        x = x + self.dropout(self.mixed(mixed.transpose(1, 2).reshape(rows, time, width)))
-        return x + self.dropout(self.outer(F.gelu(self.inner(self.second(x)), approximate="tanh")))
+        parts = self.qkv(self.first(x)).split(width, dim=2)  # [rows, time, width] each
+        split = [part.view(rows, time, self.heads, -1).transpose(1, 2) for part in parts]  # [rows, heads, time, size]
+        rate = self.rate if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(*split, dropout_p=rate, is_causal=True)
+        x = x + self.after_attention(self.mixed(mixed.transpose(1, 2).contiguous().view(rows, time, width)))
+        return x + self.after_feed_forward(self.outer(F.gelu(self.inner(self.second(x)))))
 
 
 def plain_copy(model: Gpt, contest: Contest) -> PlainGpt:
@@ -266,14 +284,15 @@ def gpts(contest: Contest, transformers: Any) -> list[Contestant]:
         n_inner=contest.inner,
         resid_pdrop=contest.dropout_rate,
         embd_pdrop=contest.dropout_rate,
-        attn_pdrop=0.0,
+        attn_pdrop=contest.dropout_rate,
+        activation_function="gelu",  # by erf, as nanoGPT's
         bos_token_id=BEGIN,
         eos_token_id=END,
         attn_implementation="sdpa",
     )
     theirs = transformers.GPT2LMHeadModel(config)
     model = cast("Gpt", import_weights(theirs, contest))
-    plain = plain_copy(model, contest)
+    plain, fused = plain_copy(model, contest), plain_copy(model, contest)
 
     def our_loss(batch: Batch) -> Tensor:
         features, _ = model(batch["ids"][:, :-1])
@@ -285,8 +304,9 @@ def gpts(contest: Contest, transformers: Any) -> list[Contestant]:
 
     return [
         ours(model, our_loss),
-        peer(PLAIN, plain, loss_of(plain)),
-        peer(TRANSFORMERS, theirs, loss_of(lambda ids: theirs(ids, use_cache=False).logits)),
+        peer(PLAIN, plain, loss_of(plain), fused=None),
+        peer(PLAIN_FUSED, fused, loss_of(fused), fused=True),
+        peer(TRANSFORMERS, theirs, loss_of(lambda ids: theirs(ids, use_cache=False).logits), fused=True),
     ]
 
 
@@ -317,7 +337,7 @@ def masked(contest: Contest, transformers: Any) -> list[Contestant]:
         loss: Tensor = theirs(batch["read"], labels=batch["labels"]).loss
         return loss
 
-    return [ours(model, our_loss), peer(TRANSFORMERS, theirs, their_loss)]
+    return [ours(model, our_loss), peer(TRANSFORMERS, theirs, their_loss, fused=True)]
 
 
 def translators(contest: Contest, transformers: Any) -> list[Contestant]:
@@ -361,7 +381,7 @@ def translators(contest: Contest, transformers: Any) -> list[Contestant]:
         )
         return F.cross_entropy(found.logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=PAD)
 
-    return [ours(model, our_loss), peer(TRANSFORMERS, theirs, their_loss)]
+    return [ours(model, our_loss), peer(TRANSFORMERS, theirs, their_loss, fused=True)]
 
 
 def batches(contest: Contest, *, number: int) -> list[Batch]:
@@ -449,10 +469,16 @@ def hold(contest: Contest, *, pairs: int, threads: int) -> tuple[list[Claim], bo
         low, high = 1000 * min(each.seconds), 1000 * max(each.seconds)
         print(f"| {each.name} | {1000 * statistics.median(each.seconds):,.1f} | {low:,.1f} – {high:,.1f} |", flush=True)
     rates = {each.name: [1 / seconds for seconds in each.seconds] for each in contestants}
-    return [
-        claim(rates[OURS], rates[each.name], goal=contest.goal, about=f"{contest.about} training step vs {each.name}")
+    claims = {
+        each.name: claim(
+            rates[OURS], rates[each.name], goal=contest.goal, about=f"{contest.about} training step vs {each.name}"
+        )
         for each in contestants[1:]
-    ], is_good
+    }
+    if PLAIN_FUSED in claims:
+        found = claims.pop(PLAIN_FUSED)
+        print(f"\nWithout a goal: {found.ratio:.2f} [{found.low:.2f}, {found.high:.2f}] {found.about}", flush=True)
+    return list(claims.values()), is_good
 
 
 def compare(given: argparse.Namespace) -> Outcome:

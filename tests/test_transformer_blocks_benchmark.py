@@ -19,7 +19,7 @@ CONTESTS = {contest.name: contest.quick() for contest in transformer_blocks.CONT
 def test_the_plain_gpt_scores_as_ours() -> None:
     contest = CONTESTS["gpt-128"]
     sizes = {"width": contest.width, "heads": contest.heads, "layers": contest.layers, "longest": contest.length}
-    config = GptConfig.model_validate({**sizes, "feed_forward": contest.inner})
+    config = GptConfig.model_validate({**sizes, "feed_forward": contest.inner, "activation": "gelu"})
     model = config.build(Symbols(contest.symbols, contest.symbols, is_shared=True), seed=1).eval()
     plain = transformer_blocks.plain_copy(model, contest).eval()
     ids = torch.randint(4, contest.symbols, (3, contest.length))

@@ -13,8 +13,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.core.errors import ConfigError
 from seqloom.nn import multihead
+from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.fast.beam_attention import BeamCache, Lineage
-from seqloom.nn.multihead import CrossAttention, SelfAttention, ShawKeys, attend, attend_nearby, check_heads
+from seqloom.nn.multihead import (
+    CrossAttention,
+    SelfAttention,
+    ShawKeys,
+    attend,
+    attend_in_blocks,
+    attend_nearby,
+    check_heads,
+)
 from seqloom.nn.packing import additive, future, length_mask, pack_features, packing_of, side_by_side
 from seqloom.nn.probe import Probe, listen
 from seqloom.reference.attention import attend as attend_plainly
@@ -30,13 +39,14 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("way", ["short", "fused", "heard"])
+@pytest.mark.parametrize("way", ["blocks", "short", "fused", "heard"])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("mask_name", list(MASKS))
 def test_every_way_to_attend_equals_the_formula(
     mask_name: str, is_causal: bool, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multihead, "MAX_EXPLICIT_KEYS", 96 if way == "short" else 0)
+    monkeypatch.setattr(multihead, "MAX_BLOCKED_KEYS", 256 if way == "blocks" else 0)
     calls: list[bool] = []
     fused = F.scaled_dot_product_attention
 
@@ -292,3 +302,51 @@ def test_listeners_see_the_weights_of_all_pairs() -> None:
     apart = torch.arange(70)[:, None] - torch.arange(70)
     assert weights.shape == (1, HEADS, 70, 70)
     assert torch.equal(weights[0, 0] > 0, apart.abs() < 2)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("places", [1, 5, 64, 65, 150])
+@pytest.mark.parametrize("mask_name", ["causal", "padding", "none"])
+def test_attention_in_blocks_equals_the_products_one_by_one(mask_name: str, places: int, rate: float) -> None:
+    inputs = [torch.randn(2, HEADS, places, 4, dtype=DOUBLE, requires_grad=True) for _ in range(3)]
+    upstream = torch.randn(2, HEADS, places, 4, dtype=DOUBLE)
+    mask = None
+    if mask_name == "padding":
+        mask = additive(length_mask(torch.tensor([places, (places + 1) // 2]), places), DOUBLE)[:, None, None]
+    is_causal, dropout = mask_name == "causal", Dropout(rate)
+    found = []
+    for is_plain in (False, True):
+        reseed(dropout, 3)  # both drop the same weights
+        if is_plain:
+            query, key, value = inputs
+            scores = query @ key.transpose(-1, -2) * 0.7
+            scores = scores if mask is None else scores + mask
+            scores = scores + future(places, places, like=scores.detach()) if is_causal else scores
+            mixed = dropout(scores.softmax(-1)) @ value
+        else:
+            mixed = attend_in_blocks(*inputs, mask=mask, is_causal=is_causal, scale=0.7, dropout=dropout)
+        found.append([mixed, *torch.autograd.grad(mixed, inputs, upstream)])
+    for ours, plain in zip(*found, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("window", [None, 40])
+def test_dropped_attention_weights_are_those_of_the_seed_in_training_only(window: int | None) -> None:
+    attention = SelfAttention(WIDTH, HEADS, dropout_rate=0.3, window=window).double()
+    packing = packing_of(torch.tensor([130, 130]), 130)
+    x = torch.randn(260, WIDTH, dtype=DOUBLE)
+
+    def attended(seed: int) -> Tensor:
+        reseed(attention, seed)
+        mixed: Tensor = attention(x, packing, mask=None, is_causal=True)
+        return mixed
+
+    assert torch.equal(attended(1), attended(1))
+    assert not torch.allclose(attended(1), attended(2))
+    in_blocks = attended(1)
+    with torch.no_grad():  # product by product
+        torch.testing.assert_close(attended(1), in_blocks, rtol=0, atol=1e-12)
+    attention.eval()
+    without = SelfAttention(WIDTH, HEADS, window=window).double()
+    without.load_state_dict(attention.state_dict())
+    torch.testing.assert_close(attended(1), without(x, packing, mask=None, is_causal=True), rtol=0, atol=1e-12)

@@ -1,5 +1,7 @@
 """Packing: there and back is nothing done, padding is never seen, gradients are those of a padded batch."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,6 +10,7 @@ from torch import Tensor
 
 from seqloom.nn.packing import (
     Packing,
+    full_packing,
     join_heads,
     length_mask,
     pack,
@@ -52,7 +55,7 @@ def test_pack_takes_the_tokens_in_order(lengths: list[int], extra: int) -> None:
 def test_splitting_then_joining_changes_nothing(lengths: list[int], extra: int) -> None:
     packing = packing_for(lengths, extra)
     packed = torch.randn(sum(lengths), PARTS * HEADS * SIZE)
-    split = split_heads(packed, packing, parts=PARTS, heads=HEADS)
+    split = torch.stack(split_heads(packed, packing, parts=PARTS, heads=HEADS))
     assert split.shape == (PARTS, packing.batch, HEADS, packing.longest, SIZE)
     parts = packed.view(sum(lengths), PARTS, HEADS * SIZE).unbind(1)
     for part, mine in zip(parts, split.unbind(0), strict=True):
@@ -64,7 +67,8 @@ def test_values_and_gradients_equal_those_of_a_padded_batch(lengths: list[int], 
     packing = packing_for(lengths, extra)
     packed = torch.randn(sum(lengths), PARTS * HEADS * SIZE, dtype=torch.float64, requires_grad=True)
     mask = packing.mask()
-    ours, plain = split_heads(packed, packing, parts=PARTS, heads=HEADS), padded_split(packed, lengths, packing.longest)
+    ours = torch.stack(split_heads(packed, packing, parts=PARTS, heads=HEADS))
+    plain = padded_split(packed, lengths, packing.longest)
     assert torch.equal(ours * mask[:, None, :, None], plain)
     # What comes back at padding must be ignored, so it is not masked here.
     upstream = torch.randn_like(plain)
@@ -96,8 +100,8 @@ def test_what_padding_holds_never_matters(lengths: list[int], extra: int) -> Non
 @given(LENGTHS, EXTRA)
 def test_a_sentence_of_no_tokens_reads_as_zeros(lengths: list[int], extra: int) -> None:
     packing = packing_for([*lengths, 0], extra)
-    split = split_heads(torch.randn(sum(lengths), HEADS * SIZE), packing, parts=1, heads=HEADS)
-    assert not split[:, -1].any()
+    (split,) = split_heads(torch.randn(sum(lengths), HEADS * SIZE), packing, parts=1, heads=HEADS)
+    assert not split[-1].any()
     assert split.isfinite().all()
 
 
@@ -108,7 +112,7 @@ def test_gradcheck(lengths: list[int]) -> None:
     packed = torch.randn(sum(lengths), 2 * HEADS * SIZE, dtype=torch.float64, requires_grad=True)
 
     def split_seen(packed: Tensor) -> Tensor:
-        return split_heads(packed, packing, parts=2, heads=HEADS) * mask
+        return torch.stack(split_heads(packed, packing, parts=2, heads=HEADS)) * mask
 
     assert torch.autograd.gradcheck(split_seen, packed)
     split = torch.randn(len(lengths), HEADS, packing.longest, SIZE, dtype=torch.float64, requires_grad=True)
@@ -128,3 +132,24 @@ def test_rows_are_side_by_side_in_their_sentences(owners: list[int]) -> None:
         assert torch.equal(split[owner, :, place].flatten(), rows[row])
     assert torch.equal(join_heads(split, packing), rows)
     assert torch.equal(pack(split.transpose(1, 2), packing).flatten(1), rows)
+
+
+@pytest.mark.parametrize(("batch", "longest"), [(3, 4), (1, 5), (0, 4), (3, 0)])
+def test_a_batch_without_padding_is_copied_as_it_is_gathered(batch: int, longest: int) -> None:
+    plain, lengths = full_packing(batch, longest, device=torch.device("cpu")), torch.full((batch,), longest)
+    same = packing_of(lengths, longest)
+    assert torch.equal(plain.flat, same.flat)
+    assert torch.equal(plain.positions, same.positions)
+    assert plain.has_empty == same.has_empty
+    assert plain.is_plain
+    gathered = replace(plain, is_ordered=False)
+    packed = torch.randn(batch * longest, PARTS * HEADS * SIZE, requires_grad=True)
+    upstream = torch.randn(PARTS, batch, HEADS, longest, SIZE)
+    found = []
+    for packing in (plain, gathered):
+        split = torch.stack(split_heads(packed, packing, parts=PARTS, heads=HEADS))
+        joined = join_heads(split[0], packing)
+        (to_packed,) = torch.autograd.grad([split, joined], packed, [upstream, joined.detach()])
+        found.append((split, joined, to_packed))
+    for copied, through_indices in zip(*found, strict=True):
+        assert torch.equal(copied, through_indices)

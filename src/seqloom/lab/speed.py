@@ -33,6 +33,7 @@ from seqloom.nn.cells.rnn import ElmanCell
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import SelfAttention
 from seqloom.nn.packing import packing_of
+from seqloom.nn.probe import listen
 
 # What lies between two positions of a sequence, counted in the graph of the computation.
 #
@@ -107,8 +108,14 @@ def read_by_cell(cell: Cell) -> Reader:
 
 
 def read_by_attention(layer: SelfAttention) -> Reader:
-    """What self-attention leaves at the last position."""
-    return lambda inputs: AttentionLayer(layer)(torch.stack(list(inputs), 1))[:, -1]
+    """What self-attention leaves at the last position, computed product by product."""
+
+    def read(inputs: Sequence[Tensor]) -> Tensor:
+        with listen(layer, "weights"):  # the fused passes are one node of the graph, whatever they multiply
+            last: Tensor = AttentionLayer(layer)(torch.stack(list(inputs), 1))[:, -1]
+        return last
+
+    return read
 
 
 def read_by_both(cell: Cell, attention: Attention) -> Reader:

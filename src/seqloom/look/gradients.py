@@ -363,6 +363,8 @@ class GradientPair:
 def text_pairs(loaded: LoadedModel, lines: Sequence[tuple[str, str]]) -> list[GradientPair]:
     """Pairs of lines as this model reads them. Pairs with a blank side are left out; some must be left."""
     seen = [line for line in lines if not (is_blank(line[0]) or is_blank(line[1]))]
+    if not lines:
+        raise DataError("there are no pairs: the text is empty")
     if not seen:
         raise DataError(f"each of the {len(lines)} pairs has a blank side")
     sources = loaded.tokenizers.source.encode_many([line[0] for line in seen])

@@ -63,7 +63,7 @@ from seqloom.nn.fast.causal_plan import CausalPlan
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import HeadNorm, SelfAttention, attend, check_groups, check_heads, nearby
 from seqloom.nn.outputs import Output
-from seqloom.nn.packing import Packing, Pooling, join_heads, pack, packing_of, pool, side_by_side
+from seqloom.nn.packing import Packing, Pooling, full_packing, join_heads, pack, packing_of, pool, side_by_side
 from seqloom.nn.rotary import Rotary, RotaryKind, llama3_rates, rotary_rates, yarn_rates
 
 SIZES = (
@@ -185,6 +185,8 @@ class GptConfig(ModelSettings):
     """Whether the feed-forward blocks have biases."""
     dropout_rate: float = Field(0.1, ge=0, lt=1)
     """Share of numbers dropped from embeddings and from the output of each sublayer, in training."""
+    attention_dropout_rate: float = Field(0.0, ge=0, lt=1)
+    """Share of attention weights dropped, in training; nanoGPT drops as many as of the other numbers."""
     tying: Literal["output", "none"] = "output"
     """Whether the table of the embeddings is also that of the output."""
     context: Context = "text"
@@ -264,6 +266,7 @@ class GptConfig(ModelSettings):
             head_norm=self.head_norm,
             epsilon=self.norm_epsilon,
             window=self.attention_window,
+            dropout_rate=self.attention_dropout_rate,
         )
         feed_forward = FeedForward(
             self.width,
@@ -352,7 +355,7 @@ class Gpt(nn.Module):
         """Features of every position from the symbols before it. Nothing is carried from window to window."""
         assert not state, "a window of text is read by itself"
         rows, time = previous.shape
-        packing = packing_of(torch.full((rows,), time, device=previous.device), time)
+        packing = full_packing(rows, time, device=previous.device)
         x = self.embed(pack(previous, packing), packing.positions, longest=time)  # [tokens, width]
         for layer in self.layers:
             x = layer(x, packing)
@@ -457,7 +460,7 @@ class GptState:
         """The last `count` positions of each row, which attend to its history and to each other."""
         owners, ancestors = self.lineage.owners, self.lineage.ancestors
         rows, first = len(owners), self.position - count
-        packing = packing_of(torch.full((rows,), count, device=x.device), count)
+        packing = full_packing(rows, count, device=x.device)
         query, key, value = attention.split(x, packing)  # [rows, heads, count, size] each
         query, key = attention.place(query, key, first=first)
         slots, new = ancestors[:, -1], slice(first, self.position)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import ModelError, check_known
 from seqloom.nn.dropout import Dropout
+from seqloom.nn.fast.activations import can_fuse, fused_activation
 from seqloom.nn.init import reset_linear
 
 NormPlace = Literal["before", "after"]
@@ -25,7 +26,11 @@ def activated(x: Float[Tensor, "*rows inner"], activation: Activation) -> Float[
     gelu        x Φ(x), Φ the normal distribution function (Hendrycks & Gimpel, 2016)
     gelu_tanh   x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, close to it (GPT-2)
     silu        x σ(x), also called swish
+
+    In training on the CPU, `nn.fast.activations` computes gelu and gelu_tanh.
     """
+    if activation in ("gelu", "gelu_tanh") and can_fuse(x):
+        return fused_activation(x, activation)
     match activation:
         case "relu":  # in place: the product before it does not need its own result for its gradients
             return F.relu_(x)

@@ -4,7 +4,8 @@ torch draws one float per element from a generator that runs on one thread, a no
 byte decides: it is drawn at memory speed, and a rate is rounded to the nearest 1/256.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy
@@ -44,15 +45,19 @@ class RandomBytes:
 
     def bytes_like(self, tensor: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
         """Uniform random bytes in the shape of a tensor, on its device."""
-        if tensor.device.type == "cpu":
-            count = tensor.numel()
+        return self.draw(tensor.shape, tensor.device)
+
+    def draw(self, shape: Sequence[int], device: torch.device) -> UInt8[Tensor, "..."]:
+        """Uniform random bytes in a shape, on a device."""
+        if device.type == "cpu":
+            count = math.prod(shape)
             drawn = numpy.atleast_1d(self._bits.random_raw(-(-count // 8))).view(numpy.uint8)
-            return torch.from_numpy(drawn)[:count].view(tensor.shape)
-        generator = self._generators.get(tensor.device)
+            return torch.from_numpy(drawn)[:count].view(*shape)
+        generator = self._generators.get(device)
         if generator is None:
-            generator = torch.Generator(device=tensor.device).manual_seed(self.seed)
-            self._generators[tensor.device] = generator
-        return torch.randint(LEVELS, tensor.shape, dtype=torch.uint8, device=tensor.device, generator=generator)
+            generator = torch.Generator(device=device).manual_seed(self.seed)
+            self._generators[device] = generator
+        return torch.randint(LEVELS, tuple(shape), dtype=torch.uint8, device=device, generator=generator)
 
 
 class Dropout(nn.Module):
@@ -72,15 +77,20 @@ class Dropout(nn.Module):
         self.threshold = round(LEVELS * rate)
         self.noise = RandomBytes(0)
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it drops anything now."""
+        return self.training and self.threshold > 0
+
     def forward(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        if not self.training or self.threshold == 0:
+        if not self.is_active:
             return values
         dropped: Tensor = _Drop.apply(values, self.noise.bytes_like(values), self.threshold)  # type: ignore[no-untyped-call]
         return dropped
 
     def add(self, residual: Float[Tensor, "*shape"], branch: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """residual + dropout(branch), in fewer passes over memory."""
-        if not self.training or self.threshold == 0:
+        if not self.is_active:
             return residual + branch
         summed: Tensor = _DropAdd.apply(residual, branch, self.noise.bytes_like(branch), self.threshold)  # type: ignore[no-untyped-call]
         return summed
@@ -100,7 +110,7 @@ class StochasticDepth(nn.Module):
         self.dropout = Dropout(rate)
 
     def forward(self, branch: Float[Tensor, "batch numbers"]) -> Float[Tensor, "batch numbers"]:
-        if not self.training or self.dropout.threshold == 0:
+        if not self.dropout.is_active:
             return branch
         factors: Tensor = self.dropout(branch.new_ones(len(branch), 1))
         return branch * factors

@@ -15,10 +15,12 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError, UsageError
 from seqloom.nn.blocks import RMSNorm
+from seqloom.nn.dropout import Dropout, kept, scale_of
 from seqloom.nn.fast.beam_attention import BeamCache, KeyValues
 from seqloom.nn.init import reset_linear, xavier_uniform
 from seqloom.nn.packing import Packing, additive, future, join_heads, split_heads
@@ -74,6 +76,9 @@ INITIAL_GAIN = 1 / math.sqrt(2)
 
 MAX_EXPLICIT_KEYS = 96
 """Keys up to which two batched products beat the fused kernel on CPUs, whose set-up costs more than it saves."""
+MAX_BLOCKED_KEYS = 256
+"""The same in training, where the fused kernel computes all weights again for the gradients; with more keys, those that
+`attend_in_blocks` keeps would take too much memory."""
 
 
 def attend(
@@ -85,15 +90,26 @@ def attend(
     is_causal: bool,
     weights: Probe,
     scale: float | None = None,
+    dropout: Dropout | None = None,
 ) -> Float[Tensor, "batch heads queries size"]:
-    """softmax(scale · Q Kᵀ + mask) V by torch's fused kernel, or product by product; the scale is 1/√size by default.
+    """dropout(softmax(scale · Q Kᵀ + mask)) V; the scale is 1/√size by default.
 
-    The latter where it is faster, and where the weights have listeners.
+    By torch's fused kernel, or product by product: where that is faster, where the weights have listeners, and where
+    some of them are dropped, since the fused kernel does not use our generator. In training on the CPU, the products
+    are those of `attend_in_blocks`.
     """
-    is_short = key.device.type == "cpu" and key.shape[2] <= MAX_EXPLICIT_KEYS
+    is_cpu, drops = key.device.type == "cpu", dropout is not None and dropout.is_active
+    is_trained = torch.is_grad_enabled() and query.requires_grad
+    is_short = is_cpu and key.shape[2] <= MAX_EXPLICIT_KEYS
     if mask is not None and is_causal:  # the fused kernel takes one or the other
         mask, is_causal = mask + future(query.shape[2], key.shape[2], like=mask), False
-    if not (is_short or weights.has_listeners):
+    if is_cpu and is_trained and not weights.has_listeners and (drops or 0 < key.shape[2] <= MAX_BLOCKED_KEYS):
+        is_simple = query.shape[1] == key.shape[1] and (mask is None or not mask.requires_grad)
+        is_square = not is_causal or query.shape[2] == key.shape[2]
+        is_precise = query.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+        if is_simple and is_square and is_precise:
+            return attend_in_blocks(query, key, value, mask=mask, is_causal=is_causal, scale=scale, dropout=dropout)
+    if not (is_short or drops or weights.has_listeners):
         is_grouped = query.shape[1] != key.shape[1]
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=is_grouped
@@ -105,7 +121,113 @@ def attend(
     if is_causal:
         scores = scores + future(query.shape[2], key.shape[2], like=scores)
     shares: Tensor = weights(scores.softmax(-1))
+    if dropout is not None:
+        shares = dropout(shares)
     return _by_group(shares, value)  # [batch, heads, queries, size]
+
+
+QUERY_BLOCK = 64
+"""Queries of a causal block: fewer products with later keys, which count for nothing, but more calls."""
+
+
+def attend_in_blocks(
+    query: Float[Tensor, "batch heads queries size"],
+    key: Float[Tensor, "batch heads keys size"],
+    value: Float[Tensor, "batch heads keys size"],
+    *,
+    mask: Float[Tensor, "#batch #heads #queries keys"] | None,
+    is_causal: bool,
+    scale: float | None = None,
+    dropout: Dropout | None = None,
+) -> Float[Tensor, "batch heads queries size"]:
+    """The same as the products of `attend`, with their gradients by hand; the mask has none.
+
+        S = scale · Q Kᵀ + mask        P = softmax(S)        D = P ⊙ m / (1 − rate)        m: 0 where dropped, or 1
+        Y = D V
+        ∂D = ∂Y Vᵀ                     ∂V = Dᵀ ∂Y
+        ∂S = P ⊙ (∂P − Σ P ∂P)         ∂P = ∂D ⊙ m / (1 − rate)
+        ∂Q = scale · ∂S K              ∂K = scale · ∂Sᵀ Q
+
+    Queries are cut into blocks if attention is causal, so that later keys are not multiplied at all: with four blocks,
+    5/8 of the products are left. P is kept for the gradients, and one byte for each of its numbers if some are dropped.
+    """
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    drawn, threshold = None, 0
+    if dropout is not None and dropout.is_active:
+        drawn, threshold = dropout.noise.draw((*query.shape[:3], key.shape[2]), query.device), dropout.threshold
+    mixed: Tensor = _AttendInBlocks.apply(query, key, value, mask, is_causal, scale, drawn, threshold)  # type: ignore[no-untyped-call]
+    return mixed
+
+
+class _AttendInBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        is_causal: bool,
+        scale: float,
+        drawn: Tensor | None,
+        threshold: int,
+    ) -> Tensor:
+        shape, keys = query.shape, key.shape[2]
+        # [batch · heads, places, size]; queries are scaled in place of scores, which are more numbers
+        query, key, value = (each.flatten(0, 1) for each in (query * scale, key, value))
+        drawn = None if drawn is None else drawn.flatten(0, 1)  # [batch · heads, queries, keys]
+        block = QUERY_BLOCK if is_causal else shape[2]
+        later = future(min(block, shape[2]), min(block, shape[2]), like=query) if is_causal else None
+        mixed, kept_shares = torch.empty_like(query), []
+        for begin in range(0, shape[2], block):
+            end = min(begin + block, shape[2])
+            seen = end if is_causal else keys
+            # [batch · heads, block, seen]
+            shares = torch.bmm(query[:, begin:end], key[:, :seen].transpose(1, 2))
+            if mask is not None:
+                shares.view(*shape[:2], end - begin, seen).add_(mask)
+            if later is not None:
+                shares[:, :, begin:].add_(later[: end - begin, : end - begin])
+            torch.softmax(shares, -1, out=shares)
+            kept_shares.append(shares)
+            if drawn is not None:
+                shares = kept(drawn[:, begin:end, :seen], threshold, shares.dtype).mul_(shares)
+            torch.bmm(shares, value[:, :seen], out=mixed[:, begin:end])
+        if drawn is not None:
+            mixed.mul_(scale_of(threshold))
+        ctx.save_for_backward(query, key, value, drawn, *kept_shares)  # type: ignore[arg-type]
+        ctx.settings = (shape, block, scale, threshold)  # type: ignore[attr-defined]
+        return mixed.view(shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, drawn, *kept_shares = ctx.saved_tensors  # type: ignore[attr-defined]
+        shape, block, scale, threshold = ctx.settings  # type: ignore[attr-defined]
+        gradient = gradient.reshape(query.shape)
+        if drawn is not None:
+            gradient = gradient * scale_of(threshold)
+        to_query, to_key, to_value = (torch.empty_like(each) for each in (query, key, value))
+        for number, shares in reversed([*enumerate(kept_shares)]):
+            begin, seen = number * block, shares.shape[2]
+            some = slice(begin, begin + shares.shape[1])
+            to_shares = torch.bmm(gradient[:, some], value[:, :seen].transpose(1, 2))  # [batch · heads, block, seen]
+            used = shares
+            if drawn is not None:
+                is_kept = kept(drawn[:, some, :seen], threshold, shares.dtype)
+                to_shares.mul_(is_kept)
+                used = is_kept.mul_(shares)
+            to_scores = torch._softmax_backward_data(to_shares, shares, -1, shares.dtype)
+            torch.bmm(to_scores, key[:, :seen], out=to_query[:, some])
+            # The last block comes first: it sees all keys, and those before it add to what it leaves.
+            rest = 0 if number == len(kept_shares) - 1 else 1
+            to_value[:, :seen].baddbmm_(used.transpose(1, 2), gradient[:, some], beta=rest)
+            to_key[:, :seen].baddbmm_(to_scores.transpose(1, 2), query[:, some], beta=rest)
+        return (
+            to_query.mul_(scale).view(shape),
+            *(each.view(*shape[:2], *each.shape[1:]) for each in (to_key, to_value)),
+            *[None] * 5,
+        )
 
 
 MIN_BLOCK = 32
@@ -136,6 +258,7 @@ def attend_nearby(
     weights: Probe,
     scale: float | None = None,
     relative: "ShawKeys | None" = None,
+    dropout: Dropout | None = None,
 ) -> Float[Tensor, "batch heads places size"]:
     """The same with a window, in time and memory that grow with the length, not with its square.
 
@@ -169,7 +292,10 @@ def attend_nearby(
     seen = seen if len(shown) == batch else seen.repeat(batch, 1, 1, 1)  # [batch · blocks, 1, block, span]
     if relative is not None:
         seen = seen + relative(query, first=before, keys=span)
-    mixed = attend(query, spans(key, 0.0), spans(value, 0.0), mask=seen, is_causal=False, weights=weights, scale=scale)
+    mixed = attend(
+        query, spans(key, 0.0), spans(value, 0.0), mask=seen, is_causal=False, weights=weights, scale=scale,
+        dropout=dropout,
+    )  # fmt: skip
     joined = mixed.view(batch, blocks, heads, block, size).transpose(1, 2).flatten(2, 3)
     return joined[:, :, :length]
 
@@ -218,6 +344,7 @@ class SelfAttention(nn.Module):
 
     `head_size` is width / heads by default, and `key_heads` the number of heads of keys and values, `heads` by default.
     With a `window`, positions attend to those at smaller distances only. The mask of `step` has to hide the others.
+    `dropout_rate` is the share of attention weights that are dropped in training.
     """
 
     def __init__(
@@ -236,6 +363,7 @@ class SelfAttention(nn.Module):
         head_norm: HeadNorm | None = None,
         epsilon: float = 1e-6,
         window: int | None = None,
+        dropout_rate: float = 0.0,
     ) -> None:
         super().__init__()
         self.heads, self.key_heads = heads, key_heads or heads
@@ -248,7 +376,7 @@ class SelfAttention(nn.Module):
         self.key_norm = None if head_norm is None else RMSNorm(self.head_size, epsilon)
         self.head_norm = head_norm
         self.relative, self.rotary, self.scale, self.window = relative, rotary, scale, window
-        self.weights = Probe()
+        self.weights, self.dropout = Probe(), Dropout(dropout_rate)
         if queries == keys:
             xavier_uniform(self.qkv.weight, gain=INITIAL_GAIN, parts=3)
         else:
@@ -290,7 +418,7 @@ class SelfAttention(nn.Module):
         """Queries, keys and values, before positions."""
         joined = self.qkv(x)
         if self.heads == self.key_heads:
-            query, key, value = split_heads(joined, packing, parts=3, heads=self.heads).unbind(0)
+            query, key, value = split_heads(joined, packing, parts=3, heads=self.heads)
         else:
             counts = [self.heads, self.key_heads, self.key_heads]
             split = split_heads(joined, packing, parts=1, heads=sum(counts))[0]  # [batch, all heads, longest, size]
@@ -345,12 +473,15 @@ class SelfAttention(nn.Module):
         if self.window is not None and self.window < query.shape[2]:
             return attend_nearby(
                 query, key, value, window=self.window, mask=mask, is_causal=is_causal, weights=self.weights,
-                scale=self.scale, relative=self.relative,
+                scale=self.scale, relative=self.relative, dropout=self.dropout,
             )  # fmt: skip
         if self.relative is not None:
             bias = self.relative(query, first=0, keys=key.shape[2])
             mask = bias if mask is None else bias + mask
-        return attend(query, key, value, mask=mask, is_causal=is_causal, weights=self.weights, scale=self.scale)
+        return attend(
+            query, key, value, mask=mask, is_causal=is_causal, weights=self.weights, scale=self.scale,
+            dropout=self.dropout,
+        )  # fmt: skip
 
     def step(
         self,
@@ -417,7 +548,7 @@ class CrossAttention(nn.Module):
 
     def key_values(self, memory: Float[Tensor, "tokens width"], packing: Packing) -> KeyValues:
         """Keys and values of a memory, computed once for all queries."""
-        keys, values = split_heads(self.memory(memory), packing, parts=2, heads=self.heads).unbind(0)
+        keys, values = split_heads(self.memory(memory), packing, parts=2, heads=self.heads)
         return KeyValues(keys, values)
 
     def forward(

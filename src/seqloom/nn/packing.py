@@ -48,7 +48,8 @@ class Packing:
     """The place of each packed token in the padded batch.
 
     `flat` holds one index into `batch · longest` per token, in any order; `positions` its place within its sentence.
-    `has_empty` says that some sentence has no token at all, so that queries attend to its padding.
+    `has_empty` says that some sentence has no token at all, so that queries attend to its padding, and `is_ordered`
+    that `flat` only rises.
     """
 
     batch: int
@@ -56,12 +57,18 @@ class Packing:
     flat: Int[Tensor, " tokens"]
     positions: Int[Tensor, " tokens"]
     has_empty: bool = False
+    is_ordered: bool = False
     _gathers: dict[tuple[int, int], Gathers] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def is_full(self) -> bool:
         """No sentence is shorter than another: there is no padding."""
         return self.flat.shape[0] == self.batch * self.longest
+
+    @property
+    def is_plain(self) -> bool:
+        """Packed and padded are the same numbers in the same order, so that nothing has to be gathered."""
+        return self.is_ordered and self.is_full
 
     def mask(self) -> Bool[Tensor, "batch longest"]:
         """True where a position holds a token."""
@@ -84,7 +91,15 @@ def packing_of(lengths: Int[Tensor, " batch"], longest: int) -> Packing:
         flat=flat,
         positions=flat % max(longest, 1),
         has_empty=bool((lengths == 0).any()),
+        is_ordered=True,
     )
+
+
+def full_packing(batch: int, longest: int, *, device: torch.device) -> Packing:
+    """The packing of a batch without padding."""
+    positions = torch.arange(longest, device=device).repeat(batch)
+    flat = torch.arange(batch * longest, device=device)
+    return Packing(batch=batch, longest=longest, flat=flat, positions=positions, has_empty=not longest, is_ordered=True)
 
 
 def side_by_side(owners: Int[Tensor, " rows"], sentences: int) -> Packing:
@@ -131,15 +146,15 @@ def pool(
 
 def split_heads(
     packed: Float[Tensor, "tokens joined"], packing: Packing, *, parts: int, heads: int
-) -> Float[Tensor, "parts batch heads longest size"]:
+) -> tuple[Float[Tensor, "batch heads longest size"], ...]:
     """`[tokens, parts · heads · size]` to one padded `[batch, heads, longest, size]` per part.
 
     Padding holds copies of some token, finite numbers which a mask has to hide. If a sentence has no
     tokens at all, padding holds zeros: tokens of other sentences must not be seen there.
     """
     if not torch.is_grad_enabled():
-        return _split(packed, packing, parts, heads)
-    split: Tensor = _SplitHeads.apply(packed, packing, parts, heads)  # type: ignore[no-untyped-call]
+        return _split(packed, packing, parts, heads).unbind(0)
+    split: tuple[Tensor, ...] = _SplitHeads.apply(packed, packing, parts, heads)  # type: ignore[no-untyped-call]
     return split
 
 
@@ -171,32 +186,45 @@ def _split(packed: Tensor, packing: Packing, parts: int, heads: int) -> Tensor:
     shape = (parts, packing.batch, heads, packing.longest, size)
     if not len(packed):
         return packed.new_zeros(shape)
+    if packing.is_plain:
+        by_place = packed.view(packing.batch, packing.longest, parts, heads, size)
+        return by_place.permute(2, 0, 3, 1, 4).contiguous()
     split = packed.reshape(-1, size).index_select(0, packing.gathers(parts, heads).there).view(shape)
     return split.mul_(packing.mask()[:, None, :, None]) if packing.has_empty else split
 
 
 def _join(split: Tensor, packing: Packing) -> Tensor:
+    if packing.is_plain:
+        return split.transpose(1, 2).reshape(len(packing.flat), split.shape[1] * split.shape[3])
     rows = split.reshape(-1, split.shape[-1]).index_select(0, packing.gathers(1, split.shape[1]).back)
     return rows.view(len(packing.flat), split.shape[1] * split.shape[3])
 
 
 class _SplitHeads(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, packed: Tensor, packing: Packing, parts: int, heads: int) -> Tensor:
-        ctx.back, ctx.shape = packing.gathers(parts, heads).back, packed.shape  # type: ignore[attr-defined]
-        return _split(packed, packing, parts, heads)
+    def forward(ctx: FunctionCtx, packed: Tensor, packing: Packing, parts: int, heads: int) -> tuple[Tensor, ...]:
+        ctx.packing, ctx.shape = packing, packed.shape  # type: ignore[attr-defined]
+        return _split(packed, packing, parts, heads).unbind(0)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        rows = gradient.reshape(-1, gradient.shape[-1]).index_select(0, ctx.back)  # type: ignore[attr-defined]
-        return rows.view(ctx.shape), None, None, None  # type: ignore[attr-defined]
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        packing: Packing = ctx.packing  # type: ignore[attr-defined]
+        shape: torch.Size = ctx.shape  # type: ignore[attr-defined]
+        tokens, parts = shape[0], len(gradients)
+        result = gradients[0].new_empty(tokens, parts, shape[1] // parts)
+        for part, gradient in enumerate(gradients):  # [batch, heads, longest, size]
+            if packing.is_plain:
+                by_place = gradient.transpose(1, 2)
+                result[:, part].view(by_place.shape).copy_(by_place)
+            else:
+                result[:, part] = _join(gradient, packing)
+        return result.view(shape), None, None, None
 
 
 class _JoinHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, split: Tensor, packing: Packing) -> Tensor:
-        gathers = packing.gathers(1, split.shape[1])
-        ctx.packing, ctx.there, ctx.shape = packing, gathers.there, split.shape  # type: ignore[attr-defined]
+        ctx.packing, ctx.shape = packing, split.shape  # type: ignore[attr-defined]
         return _join(split, packing)
 
     @staticmethod
@@ -205,6 +233,10 @@ class _JoinHeads(torch.autograd.Function):
         packing: Packing = ctx.packing  # type: ignore[attr-defined]
         if not len(gradient):
             return gradient.new_zeros(shape), None
-        rows = gradient.reshape(-1, shape[-1]).index_select(0, ctx.there).view(shape)  # type: ignore[attr-defined]
+        if packing.is_plain:
+            by_place = gradient.view(shape[0], shape[2], shape[1], shape[3])
+            return by_place.transpose(1, 2).contiguous(), None
+        there = packing.gathers(1, shape[1]).there
+        rows = gradient.reshape(-1, shape[-1]).index_select(0, there).view(shape)
         # A padded query has no gradient of its own; without this it would pass on a copy of another's.
         return rows if packing.is_full else rows.mul_(packing.mask()[:, None, :, None]), None
