@@ -29,7 +29,7 @@ def write_conllu(path: Path) -> Path:
         words = row.split()
         for number, (word, tag) in enumerate(zip(words[::2], words[1::2], strict=True), 1):
             lines.append(f"{number}\t{word}\t{word}\t{tag}\t{tag[:2]}" + "\t_" * 5)
-        lines += ["9.1\tempty" + "\t_" * 8, ""]
+        lines += [f"{len(words) // 2}.1\tempty" + "\t_" * 8, ""]
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
 

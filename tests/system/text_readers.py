@@ -16,6 +16,7 @@ from seqloom.data.corpus import open_corpus
 from seqloom.data.plain_text import TextCorpus
 from seqloom.metrics.word_vectors import read_judgements, read_questions
 from seqloom.runs.config import RunConfig
+from seqloom.text.formats.conllu import EMPTY, TokenFile, filled
 from seqloom.text.formats.pharaoh import read_gold
 from seqloom.text.formats.readers import PairReader, SideReader, languages_of, open_catalogue, split_rows
 from seqloom.text.glossary import read_glossary
@@ -25,6 +26,7 @@ from system.mutations import Build, Case
 from text.formats.mo_files import MESSAGES, compile_mo
 from text.formats.samples import NAMES, PO, TMX, XLIFF_1, XLIFF_2, fill, inventing, reversed_words
 
+TREE = b"# x\n" + b"".join(word + 8 * b"\t_" + b"\n" for word in (b"1-2\tim", b"1\tin", b"2\tdem", b"2.1\t_")) + b"\n"
 TEXT = "".join(f"{line}\n" for line in ENGLISH).encode()
 LATIN = PO.replace("UTF-8", "ISO-8859-1").encode("latin-1")
 DTD = TMX.replace('"tmx14.dtd">', "\"tmx14.dtd\" [<!ELEMENT tmx (header, body)><!-- it's --><?pi it's > ?>]>")
@@ -129,6 +131,17 @@ def _corpus(folder: Path) -> Case:
     return Case(paths[0], read)
 
 
+def _use_tokens(path: Path) -> None:
+    """Columns come out, can be filled, and all else is what the file holds."""
+    sentences = list(TokenFile(path))
+    assert "".join(sentence.text for sentence in sentences).encode() == read_whole(path)
+    for sentence in sentences:
+        column = sentence.layout.columns[-1]
+        if column != "form":
+            cells = [cell or EMPTY for cell in sentence.column(column)]
+            assert list(filled(sentence, {column: cells}).column(column)) == cells
+
+
 def _glossary(path: Path) -> None:
     for source, target in read_glossary(path).terms:
         is_text(source + target)
@@ -152,6 +165,8 @@ def texts() -> dict[str, Build]:
             "a.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(ENGLISH, GERMAN, strict=True)).encode(), _use_table
         ),
         "glossary": _file("a.txt", b"# terms\n\nfire engine\tFeuerwehrauto\ndog\tHund\n", _glossary),
+        "treebank": _file("a.conllu", TREE, _use_tokens),
+        "token columns": _file("a.txt", b"EU NNP B-ORG\nbans VBZ O\n\n# 1\nPeter NNP B-PER\r\n", _use_tokens),
         "alignment": _file("a.align", links.encode(), lambda path: read_gold(path, 5)),
         "numbered links": _file("a.wa", b"0001 1 1 S\n0002 1 2 P 0.5\n2 2 0\n", lambda path: read_gold(path, 2)),
         "questions": _file("a.txt", b": capitals\nRome Italy Paris France\nOslo Norway Rome Italy\n", read_questions),

@@ -23,8 +23,8 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from seqloom.core.errors import DataError, ModelError
-from seqloom.core.files import read_lines
 from seqloom.core.jit import compiled
+from seqloom.text.formats.conllu import CONLLU, TokenFile
 
 Tagged = Sequence[tuple[str, str]]
 """The words of a sentence, each with its tag."""
@@ -37,26 +37,13 @@ RARE = 10
 """Words that occur at most so often teach endings: unknown words resemble rare ones."""
 MAX_TAGS = 256
 """Tags whose table of trigrams still fits into memory."""
-COLUMNS = {"upos": 3, "xpos": 4}
-"""Columns of CoNLL-U that hold tags."""
 
 
 def read_conllu(path: Path, *, column: Literal["upos", "xpos"] = "upos") -> Iterator[list[tuple[str, str]]]:
     """The sentences of a CoNLL-U file, plain or compressed; ranges of words and empty nodes are left out."""
-    sentence: list[tuple[str, str]] = []
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            if sentence:
-                yield sentence
-            sentence = []
-        elif not line.startswith("#"):
-            fields = line.split("\t")
-            if len(fields) != 10:
-                raise DataError(f"{path}:{number}: {len(fields)} columns, but CoNLL-U has 10, separated by tabs")
-            if fields[0].isdigit():
-                sentence.append((fields[1], fields[COLUMNS[column]]))
-    if sentence:
-        yield sentence
+    for sentence in TokenFile(path, layout=CONLLU):
+        if sentence.words:
+            yield list(zip(sentence.forms, sentence.column(column), strict=True))
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,9 @@ class LineDecoder:
         return [*self._taken(known), *self._taken(b"")] if known and not chunk else self._taken(known)
 
     def _taken(self, chunk: bytes) -> list[str]:
+        if self._is_first and (kind := _picture(chunk)):
+            message = f"this is an image ({kind}), not a text; images are read by models of kind vit and swin"
+            raise DataError(problems=[Problem(message, self.name)])
         if self._is_first and not self._codec.name.startswith(("utf-16", "utf-32")) and (name := _wide(chunk)):
             message = f"this is {name.upper()}, not {self._codec.name.upper()}; {self._offer(name)}"
             raise DataError(problems=[Problem(message, self.name)])
@@ -417,6 +420,21 @@ def _wide(chunk: bytes) -> str | None:
     sample = sample[: len(sample) // 4 * 4]
     columns = "".join("0" if sample[start::4].count(0) * 8 > len(sample) else "x" for start in range(4))
     return {"x000": "utf-32-le", "000x": "utf-32-be", "x0x0": "utf-16-le", "0x0x": "utf-16-be"}.get(columns)
+
+
+_PICTURES = {
+    "PNG": rb"\x89PNG\r\n\x1a\n",
+    "JPEG": rb"\xff\xd8\xff",
+    "GIF": rb"GIF8[79]a.{0,200}?[\x00\x80-\xff]",  # a text may begin with the letters
+    "BMP": rb"BM.{4}\x00{4}.{3}\x00",
+    "TIFF": rb"II\*\x00|MM\x00\*",
+    "WEBP": rb"RIFF.{4}WEBPVP8",
+}
+
+
+def _picture(chunk: bytes) -> str | None:
+    """The format of an image, by its first bytes; None for anything else."""
+    return next((kind for kind, begin in _PICTURES.items() if re.match(begin, chunk, re.DOTALL)), None)
 
 
 # Invisible characters, counted in the UTF-8 bytes of a file while it is read.

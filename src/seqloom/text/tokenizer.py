@@ -557,7 +557,7 @@ class NoTokenizers(Tokenizers):
 
     @property
     def source(self) -> Tokenizer:
-        raise UsageError("this model reads images; it has no tokeniser")
+        raise UsageError("this model reads images, not texts: it has no tokeniser; use seqloom classify")
 
     target = source
 
