@@ -1,13 +1,24 @@
 """What pre-training is worth: parts with a figure each, its interval over the seeds, and its goal.
 
-    python benchmarks/pretraining_pays.py [--part denoising] [--seeds 3] [--quick] [--keep FOLDER] [--json FILE]
+    python benchmarks/pretraining_pays.py [--part bert|denoising|lora] [--seeds 3] [--quick] [--keep FOLDER]
+                                          [--json FILE]
 
 SEQLOOM_DATA names the folder of the data. All parts use the commands of the package, with settings that the package
-chooses itself unless the part names them.
+chooses itself unless the part names them. What is pre-trained is trained once; the seeds are of what follows.
 
+    bert        A BERT of 4 layers and width 256 (examples/bert.yaml) is pre-trained for at most 90 minutes on the
+                English texts of the data folder, lower-cased: WikiText-2, six novels, EWT, Hansards, captions,
+                Tatoeba, abstracts, and the training texts of TREC and SST-2 without their labels, three times. It is
+                adapted to 1, 10 and 100 % of the labels of TREC (500 drawn lines are the test) and SST-2 (tested on
+                its dev set); part of the labels is held out for validation. The seed draws the labels. Beside it a
+                classifier that begins at random, with sizes chosen for the labels. Goal: at 10 % of the labels 4
+                points of accuracy more, as the mean of both tasks, with an interval above 0.
     denoising   Multi30k, German to English: 1,000 pairs (the first lines) alone, and after denoising of both single
                 sides (29,000 lines each, not paired), with the 1,014 dev pairs. Goal: 3 BLEU more on test_2016_flickr,
                 as the mean over the seeds.
+    lora        A translator of Multi30k, German to English, learns 2,000 pairs of the phrasebook, which the seed
+                draws: with all of its weights, and with LoRA of at most 10 % as many numbers. BLEU on 1,000 test
+                sentences of the phrasebook. Goal: LoRA has 70 % of what all weights gain.
 
 `--quick` tries all steps on a little text; its figures mean nothing, and no goal is claimed. `--keep` leaves the runs
 in a folder, and continues there: a run that is finished is not trained again. `--json` writes all figures to a file.
@@ -17,19 +28,24 @@ The exit code is 1 if a goal is missed.
 import argparse
 import gzip
 import json
+import math
 import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from safetensors import safe_open
 
 from harness.processes import exit_on_termination
 from harness.progress import duration, say
 from seqloom.core.errors import SeqloomError, UsageError
+from seqloom.data.phrasebook import sample_pairs
 
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """97.5 % points of Student's t with 1 … 9 degrees of freedom."""
@@ -50,7 +66,7 @@ class Verdict:
 
     @property
     def is_reached(self) -> bool:
-        return self.value >= self.goal
+        return self.value >= self.goal and (self.interval is None or self.interval[0] > 0)
 
 
 @dataclass(frozen=True)
@@ -64,10 +80,14 @@ class Part:
 
 def mean_gain(figures: Sequence[Figures], without: str, with_: str, *, what: str, goal: float) -> Verdict:
     """The mean over the seeds of what one way has more than another."""
-    gains = [each[with_] - each[without] for each in figures]
-    mean, interval = statistics.mean(gains), None
-    if 1 < len(gains) <= len(STUDENT) + 1:
-        half = STUDENT[len(gains) - 2] * statistics.stdev(gains) / len(gains) ** 0.5
+    return mean_of([each[with_] - each[without] for each in figures], what=what, goal=goal)
+
+
+def mean_of(values: Sequence[float], *, what: str, goal: float) -> Verdict:
+    """The mean of a figure over the seeds."""
+    mean, interval = statistics.mean(values), None
+    if 1 < len(values) <= len(STUDENT) + 1:
+        half = STUDENT[len(values) - 2] * statistics.stdev(values) / len(values) ** 0.5
         interval = (mean - half, mean + half)
     return Verdict(what, mean, interval, goal)
 
@@ -98,15 +118,25 @@ def bleu(model: Path, source: Path, reference: Path) -> float:
 
 def multi30k(folder: Path, name: str, *, lines: int | None = None, file: str | None = None) -> list[Path]:
     """The German and the English side of a part of Multi30k, or of its first lines, as files in a folder."""
-    paths = []
-    for language in ("de", "en"):
-        stored = Path(os.environ.get("SEQLOOM_DATA", "")) / "multi30k" / f"{name}.{language}.gz"
-        if not stored.is_file():
-            raise UsageError(f"{stored} not found; set SEQLOOM_DATA to the folder with the data sets")
-        text = gzip.decompress(stored.read_bytes()).decode("utf-8").splitlines()[:lines]
-        paths.append(folder / f"{file or name}.{language}")
-        paths[-1].write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
-    return paths
+    return [
+        write_lines(folder / f"{file or name}.{language}", data_lines(f"multi30k/{name}.{language}.gz")[:lines])
+        for language in ("de", "en")
+    ]
+
+
+def data_lines(name: str) -> list[str]:
+    """The lines of a file of the data folder, plain or .gz."""
+    stored = Path(os.environ.get("SEQLOOM_DATA", "")) / name
+    if not stored.is_file():
+        raise UsageError(f"{stored} not found; set SEQLOOM_DATA to the folder with the data sets")
+    content = stored.read_bytes()
+    return (gzip.decompress(content) if stored.suffix == ".gz" else content).decode("utf-8").split("\n")
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    """Write the lines that are not blank."""
+    path.write_text("".join(f"{line}\n" for line in lines if line.strip()), encoding="utf-8")
+    return path
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------
@@ -117,7 +147,133 @@ QUICK = (
     *("model.feed_forward=64", "text.size=1000"),
 )
 
+LONE_WIDTH = ("model.width=32", "model.heads=2", "model.layers=1", "model.feed_forward=64")
+QUICK_BERT = (*QUICK[:4], "training.average=2", *LONE_WIDTH, "text.size=1000")
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+TASKS = ("TREC", "SST-2")
+SHARES = (0.01, 0.1, 1.0)
+CLAIMED_SHARE = 0.1
+TREC_TEST = 500
+TASK_TEXT_COPIES = 3
+"""The unlabelled texts of the tasks are few, and nearest to what is to be learned."""
+NOVEL_WORDS = 40
+"""Words of a line of the novels, which are stored as one."""
+DEV_EVERY = 300
+"""One of so many lines is held out from pre-training."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A task of classification: lines `label text`, lower-cased."""
+
+    train: list[str]
+    test: list[str]
+
+
+def labelled(task: str) -> Labelled:
+    """The data of a task."""
+    folder = "sentence-classification"
+    if task == "SST-2":
+        train, test = (data_lines(f"{folder}/stsa.binary.{name}.gz") for name in ("train", "dev"))
+    else:
+        lines = data_lines(f"{folder}/TREC.train.all")
+        lines = [line for line in lines if line.strip()]
+        order = list(range(len(lines)))
+        random.Random(1).shuffle(order)
+        drawn = set(order[:TREC_TEST])
+        train = [line for number, line in enumerate(lines) if number not in drawn]
+        test = [lines[number] for number in sorted(drawn)]
+    return Labelled(*([line.lower() for line in part if line.strip()] for part in (train, test)))
+
+
+def some_labels(lines: Sequence[str], share: float, *, seed: int) -> list[str]:
+    """A share of labelled lines, drawn by the seed, with two or more of each label."""
+    drawn = random.Random(seed).sample(lines, len(lines))
+    count, by_label = round(share * len(lines)), dict[str, list[str]]()
+    for line in drawn:
+        by_label.setdefault(line.split()[0], []).append(line)
+    first = dict.fromkeys(line for group in by_label.values() for line in group[:2])
+    return [*first, *(line for line in drawn if line not in first)][: max(count, len(first))]
+
+
+def english_text() -> list[str]:
+    """The English of the data folder, lower-cased, line by line: for training without labels."""
+    wiki = [line for line in data_lines("wikitext-2/train.txt.gz") if not line.strip().startswith("=")]
+    joined = ((" @-@ ", "-"), (" @,@ ", ","), (" @.@ ", "."))  # as WikiText-2 writes them
+    for apart, together in joined:
+        wiki = [line.replace(apart, together) for line in wiki]
+    novels = data_lines("text8-like/novels.txt.gz")[0].split()
+    web = [line for line in data_lines("ud-english-ewt/en_ewt-ud-train.conllu.gz") if line.startswith("# text = ")]
+    papers = [json.loads(line)["source"] for line in data_lines("scitldr/train.jsonl.gz") if line]
+    tatoeba = {line.split("\t")[0] for line in data_lines("tatoeba-cmn-eng/cmn.txt.gz")}
+    tasks = [[line.split(" ", 1)[1] for line in labelled(task).train] for task in TASKS]
+    lines = [
+        *wiki,
+        *(" ".join(novels[start : start + NOVEL_WORDS]) for start in range(0, len(novels), NOVEL_WORDS)),
+        *(line.removeprefix("# text = ") for line in web),
+        *data_lines("hansards/train.tok.en.gz"),
+        *data_lines("multi30k/train.en.gz"),
+        *sorted(tatoeba),
+        *(sentence for sentences in papers for sentence in sentences),
+        *(line for texts in tasks for line in TASK_TEXT_COPIES * texts),
+    ]
+    return [line.strip().lower() for line in lines if line.strip()]
+
+
+def accuracy(model: Path, test: Path) -> float:
+    """Percent of right labels, by `seqloom classify`."""
+    found = json.loads(seqloom("classify", model, "--reference", test, "--json"))
+    return next(float(each["value"]) for each in found["scores"] if each["name"] == "accuracy")
+
+
+def with_labels(task: str, share: float, *, is_pretrained: bool) -> str:
+    """The name of a figure."""
+    return f"{task}, {share:.0%} of the labels, {'pre-trained' if is_pretrained else 'from scratch'}"
+
+
+def bert(folder: Path, seed: int, quick: bool) -> Figures:
+    """Accuracy of classifiers of some of the labels, from random weights and from a pre-trained BERT."""
+    if not (folder / "pretrained" / "run.json").is_file():
+        text = english_text()[: 3000 if quick else None]
+        write_lines(folder / "dev.txt", text[::DEV_EVERY])
+        write_lines(folder / "train.txt", (line for number, line in enumerate(text) if number % DEV_EVERY))
+    files = ["--train", folder / "train.txt", "--dev", folder / "dev.txt"]
+    trunk = train(folder / "pretrained", EXAMPLES / "bert.yaml", *files, *(QUICK_BERT if quick else ()))
+    found: dict[str, float] = {}
+    for task in TASKS:
+        data = labelled(task)
+        test = write_lines(folder / f"{task}.test.txt", data.test[: 50 if quick else None])
+        for share in SHARES:
+            labels = some_labels(data.train[: 1000 if quick else None], share, seed=seed)
+            name = f"{task}-{share:g}-{seed}"
+            given = write_lines(folder / f"{name}.txt", labels)
+            common = ["task.kind=classification", f"seed={seed}", "--train", given, *(QUICK_BERT[:4] if quick else ())]
+            scratch = train(folder / f"scratch-{name}", "model.kind=bert", *common)
+            adapted = train(folder / f"adapted-{name}", f"training.start_from={trunk}", *common)
+            for model, is_pretrained in ((scratch, False), (adapted, True)):
+                found[with_labels(task, share, is_pretrained=is_pretrained)] = accuracy(model, test)
+    return found
+
+
+def judge_bert(found: Sequence[Figures]) -> Verdict:
+    """The mean gain of both tasks with few labels."""
+    gains = [
+        statistics.mean(
+            each[with_labels(task, CLAIMED_SHARE, is_pretrained=True)]
+            - each[with_labels(task, CLAIMED_SHARE, is_pretrained=False)]
+            for task in TASKS
+        )
+        for each in found
+    ]
+    return mean_of(gains, what=f"gain of accuracy by pre-training with {CLAIMED_SHARE:.0%} of the labels", goal=4.0)
+
+
 PAIRS_ALONE, AFTER_DENOISING = "1,000 pairs", "1,000 pairs after denoising"
+
+
+DENOISING = ("task.tokens_per_batch=2048", "training.steps=5000", "training.patience=0")
+"""Small batches: some 14 passes over the text, three quarters of an hour on one core."""
 
 
 def denoising(folder: Path, seed: int, quick: bool) -> Figures:
@@ -129,7 +285,8 @@ def denoising(folder: Path, seed: int, quick: bool) -> Figures:
     settings = [f"seed={seed}", *(QUICK if quick else ())]
     files = ["--train", pairs[0], "--train", pairs[1], "--dev", dev[0], "--dev", dev[1]]
     alone = train(folder / f"alone-{seed}", *files, *settings)
-    trunk = train(folder / f"trunk-{seed}", "task.kind=denoising", "--train", texts[0], "--train", texts[1], *settings)
+    plain = ["--train", texts[0], "--train", texts[1]]
+    trunk = train(folder / "trunk", "task.kind=denoising", *plain, *DENOISING, *(QUICK if quick else ()))
     adapted = train(folder / f"adapted-{seed}", *files, f"training.start_from={trunk}", *settings)
     return {
         PAIRS_ALONE: bleu(alone, source, reference),
@@ -137,11 +294,63 @@ def denoising(folder: Path, seed: int, quick: bool) -> Figures:
     }
 
 
+BASE, ALL_WEIGHTS, LORA, NUMBERS = "before", "all weights", "LoRA", "numbers of LoRA, % of the weights"
+MAX_NUMBERS = 10.0
+LORA_SETTINGS = ("training.lora.rank=8", "training.lora.targets=[all]")
+
+
+def lora(folder: Path, seed: int, quick: bool) -> Figures:
+    """BLEU on the phrasebook of a Multi30k translator: as it is, adapted with all weights, and by LoRA."""
+    lines, tested = (600, 20) if quick else (None, None)
+    texts, dev = multi30k(folder, "train", lines=lines), multi30k(folder, "val", lines=tested)
+    sides = ["--train", texts[0], "--train", texts[1], "--dev", dev[0], "--dev", dev[1]]
+    base = train(folder / "base", *sides, *(QUICK if quick else ()))
+    counts = {"train": 200 if quick else 2000, "dev": 20 if quick else 500, "test": 20 if quick else 1000}
+    paths: dict[str, list[Path]] = {}
+    for split, count in counts.items():
+        pairs = sample_pairs("de", "en", count=count, seed=seed, split=split)  # type: ignore[arg-type]
+        paths[split] = [
+            write_lines(folder / f"{split}-{seed}.{language}", (getattr(pair, side) for pair in pairs))
+            for language, side in (("de", "source"), ("en", "target"))
+        ]
+    common = [f"training.start_from={base}", f"seed={seed}", *(QUICK[:4] if quick else ())]
+    for split in ("train", "dev"):
+        common += [f"--{split}", *map(str, paths[split][:1]), f"--{split}", str(paths[split][1])]
+    every = train(folder / f"all-{seed}", *common)
+    few = train(folder / f"lora-{seed}", *common, *LORA_SETTINGS)
+    learned, whole = (count_numbers(where) for where in (folder / f"lora-{seed}" / "adapter", base))
+    return {
+        BASE: bleu(base, *paths["test"]),
+        ALL_WEIGHTS: bleu(every, *paths["test"]),
+        LORA: bleu(few, *paths["test"]),
+        NUMBERS: 100 * learned / whole,
+    }
+
+
+def count_numbers(folder: Path) -> int:
+    """Numbers in the weights of a model or an adapter."""
+    total = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="np") as weights:
+            total += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    return total
+
+
+def judge_lora(found: Sequence[Figures]) -> Verdict:
+    """The share of the gain that LoRA has."""
+    if any(each[NUMBERS] > MAX_NUMBERS for each in found):
+        raise UsageError(f"LoRA has more than {MAX_NUMBERS:g} % as many numbers as the model; choose a lower rank")
+    shares = [(each[LORA] - each[BASE]) / (each[ALL_WEIGHTS] - each[BASE]) for each in found]
+    return mean_of(shares, what="share of the gain of all weights that LoRA has", goal=0.7)
+
+
 PARTS: Mapping[str, Part] = {
+    "bert": Part(bert, judge_bert),
     "denoising": Part(
         denoising,
         lambda found: mean_gain(found, PAIRS_ALONE, AFTER_DENOISING, what="gain of BLEU by denoising", goal=3.0),
     ),
+    "lora": Part(lora, judge_lora),
 }
 
 
