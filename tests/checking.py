@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
+from types import CellType, CodeType, FunctionType
 from typing import Any, ForwardRef, Literal, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
 import beartype
@@ -58,6 +59,14 @@ def check(thing: Any) -> Any:
 
 
 def _check_function(function: Any) -> Any:
+    if type(function) is FunctionType and "<locals>" in function.__qualname__:
+        return _check_inner(function)
+    checked, has_axes = _apply_beartype(function)
+    return _with_axes(checked) if has_axes else checked
+
+
+def _apply_beartype(function: Any) -> tuple[Any, bool]:
+    """A function that checks its types, and whether axes are among them."""
     written = function.__annotations__
     known = {name: _resolved(annotation, function.__globals__) for name, annotation in written.items()}
     function.__annotations__ = known
@@ -66,7 +75,37 @@ def _check_function(function: Any) -> Any:
     finally:
         function.__annotations__ = written  # others read them too, the command line among them
     checked.__annotations__ = written
-    return _with_axes(checked) if any(map(_has_axes, known.values())) else checked
+    return checked, any(map(_has_axes, known.values()))
+
+
+_inner: dict[CodeType, tuple[dict[str, Any], Any, bool]] = {}
+"""For each function inside a function its annotations, and what `_apply_beartype` gave for it."""
+
+
+def _check_inner(function: FunctionType) -> Any:
+    """A function inside a function is made at each call of the outer one, but its check is made once.
+
+    That takes a millisecond, and an inner function of a decoding step is made at every step. The check finds its
+    function in the default of an argument, which is replaced here. It is made for a twin without the values of outer
+    variables, so that it does not keep them alive.
+    """
+    code, written = function.__code__, function.__annotations__
+    if code not in _inner or _inner[code][0] != written:
+        cells = tuple(CellType() for _ in code.co_freevars)
+        twin = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, cells)
+        twin.__kwdefaults__, twin.__annotations__ = function.__kwdefaults__, written
+        twin.__qualname__, twin.__module__ = function.__qualname__, function.__module__
+        _inner[code] = (written, *_apply_beartype(twin))
+    _, pattern, has_axes = _inner[code]
+    if not hasattr(pattern, "__wrapped__"):  # nothing in it can be checked
+        return function
+    places = [name for name, value in pattern.__kwdefaults__.items() if value is pattern.__wrapped__]
+    checked: Any = FunctionType(pattern.__code__, pattern.__globals__, function.__name__)
+    checked.__kwdefaults__ = {**pattern.__kwdefaults__, **dict.fromkeys(places, function)}
+    functools.update_wrapper(checked, pattern)
+    functools.update_wrapper(checked, function)
+    assert places, "beartype keeps the function that it checks elsewhere"
+    return _with_axes(checked) if has_axes else checked
 
 
 def _with_axes(checked: Any) -> Any:

