@@ -61,3 +61,14 @@ def write_text(path: Path, *, count: int = 60, seed: int = 3) -> Path:
     lines = [pair.source + ("\n" if number % 10 == 9 else "") for number, pair in enumerate(pairs)]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
+
+
+def train_files(run: Path, options: dict[str, object]) -> int:
+    """A program for processes of their own, which import it by name: a whole run in the folder `run`."""
+    import torch
+
+    from seqloom.runs.train import train
+
+    torch.set_num_threads(1)
+    train(None, options["words"], out=run / "run", train=options["train"], dev=options["dev"])  # type: ignore[arg-type]
+    return 0

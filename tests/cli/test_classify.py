@@ -138,4 +138,4 @@ def test_a_model_of_pairs_reads_two_columns(tmp_path: Path) -> None:
     assert (len(found.lines), found.lines[1]) == (3, "")
     found = call("classify", tmp_path / "run", stdin=b"the house\n")
     assert found.code == 3
-    assert "standard input:1: 1 columns; the model reads pairs: a text, a tab and a text" in found.err
+    assert "standard input:1: 1 column; the model reads pairs: a text, a tab and a text" in found.err

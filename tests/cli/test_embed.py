@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from cli.calling import call
+from published_folders import write_sentence_folder
 from seqloom import Encoder, load, resume, train
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.serve.embedding import open_encoder_actions
@@ -135,6 +137,33 @@ def test_training_starts_from_an_encoder_of_the_same_task_or_another(run: Path, 
     assert found.code == 0, found.err
     assert "not used: masked.dense.bias" in found.err
     assert Encoder.load(tmp_path / "started").max_tokens == 62
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_a_published_encoder_trained_on_pairs_is_exported_with_its_vectors(
+    is_plain: bool, folder: Path, tmp_path: Path
+) -> None:
+    hub = write_sentence_folder(tmp_path / "hub")
+    if is_plain:
+        (hub / "modules.json").unlink()
+    files = ("--train", folder / "test.de", "--train", folder / "test.en")
+    words = [f"training.start_from={hub}", "training.lora.rank=2", "training.steps=3", "training.learning_rate=0.1"]
+    called = call("train", "task.kind=contrastive", *words, *files, "--out", tmp_path / "run")
+    assert called.code == 0, called.err
+    exported = call("export", tmp_path / "run", "--to", "huggingface", "--out", tmp_path / "out")
+    assert exported.code == 0, exported.err
+    lines = ["the old man reads .", "a dog , the man ."]
+    ours, theirs, before = (Encoder.load(each).encode(lines) for each in (tmp_path / "run", tmp_path / "out", hub))
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
+    assert before.shape != ours.shape or abs(before - ours).max() > 1e-3
+    pooler = "pooler.dense.weight"  # which has no part in the vectors, and is not lost
+    first, last = (load_file(each / "model.safetensors") for each in (hub, tmp_path / "out"))
+    assert torch.equal(first[pooler], last[pooler])
+    assert first.keys() == last.keys()
+    merged = call("merge", tmp_path / "run" / "adapter", "--out", tmp_path / "merged")
+    assert merged.code == 0, merged.err
+    for each in (tmp_path / "run" / "model").rglob("*.*"):
+        assert (tmp_path / "merged" / each.relative_to(tmp_path / "run" / "model")).read_bytes() == each.read_bytes()
 
 
 def test_a_run_resumed_in_its_second_epoch_has_the_same_bits(folder: Path, tmp_path: Path) -> None:

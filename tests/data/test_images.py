@@ -213,11 +213,21 @@ def test_all_bad_files_are_listed_and_a_size_admits_every_size(tmp_path: Path) -
     assert [Path(str(each.file)).name for each in found.value.problems] == ["2.png", "0.png"]
 
 
-def test_a_file_that_is_damaged_after_the_check_is_an_error(tmp_path: Path) -> None:
-    images = read_images(write_folder(tmp_path), COLOUR)
-    break_png(tmp_path / "dogs" / "0.png")
-    with pytest.raises(DataError, match=r"dogs/0.png: damaged image"):
-        all_pixels(images)
+def test_images_are_held_decoded_if_they_are_few_and_otherwise_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for config in (COLOUR, ImageConfig(size=(3, 3))):
+        folder = write_folder(tmp_path / f"{config.size}")
+        held = read_images(folder, config)
+        with monkeypatch.context() as patch:
+            patch.setattr("seqloom.data.images.MAX_HELD_BYTES", 0)
+            images = read_images(folder, config)
+        assert np.array_equal(all_pixels(held), all_pixels(images))
+        assert (held.fingerprint, held.scaling) == (images.fingerprint, images.scaling)
+        break_png(folder / "dogs" / "0.png")
+        all_pixels(held)
+        with pytest.raises(DataError, match=r"dogs/0.png: damaged image"):
+            all_pixels(images)
 
 
 def test_folders_without_images_or_classes_are_refused(tmp_path: Path) -> None:

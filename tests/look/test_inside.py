@@ -194,6 +194,15 @@ def test_an_empty_translation_is_looked_at_and_a_blank_sentence_is_not() -> None
         encode_pair(loaded, " ", "")
 
 
+@pytest.mark.parametrize("look", [head_maps, drift_of])
+def test_damaged_weights_are_not_drawn(look: Callable[[LoadedModel, GradientPair], object]) -> None:
+    loaded = make("bert")
+    with torch.no_grad():
+        next(loaded.model.parameters()).fill_(torch.nan)
+    with pytest.raises(ModelError, match="model gives vectors with NaN or infinite numbers; its weights are damaged"):
+        look(loaded, texts(loaded)[0])
+
+
 def test_a_model_without_heads_is_refused() -> None:
     loaded = make("", RnnLmConfig(width=8, layers=1))
     with pytest.raises(UsageError, match="no heads of attention to look at"):

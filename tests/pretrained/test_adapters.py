@@ -74,6 +74,11 @@ def test_an_interrupted_run_gives_the_same_bits(opus: Path, run: Path, pairs: li
     out = tmp_path / "run"
     train(None, [f"training.start_from={opus}", *SETTINGS, "training.steps=2"], out=out, train=pairs)
     shutil.rmtree(out / "model")
+    shutil.rmtree(out / "adapter")
+    for command in (["merge", out], ["export", out, "--to", "peft"]):
+        early = call(*command, "--out", tmp_path / "early")
+        assert early.code in (2, 4)
+        assert f"{out} has not finished, so it has no adapter yet; finish it with" in early.err
     unfinished = call("translate", out, pairs[0])  # by its checkpoint, which holds the adapter alone
     assert (unfinished.code, len(unfinished.lines)) == (0, 60), unfinished.err
     averaged = call("average", out / "checkpoints" / "step-2", "--out", tmp_path / "averaged")
@@ -148,6 +153,9 @@ def test_a_folder_of_peft_is_the_adapter(run: Path, opus: Path, tmp_path: Path) 
         ({"init_lora_weights": "pissa"}, 'has init_lora_weights="pissa"'),
         ({"alpha_pattern": {"(a+)+b": 3}}, r'has the alpha_pattern "\(a\+\)\+b"'),
         ({"lora_alpha": "large"}, 'has lora_alpha="large", which is not a number'),
+        ({"r": 0}, "has the rank 0 for .*, but its lora_A has 3 rows"),
+        ({"rank_pattern": 5}, "has rank_pattern=5, which is not a table"),
+        ({"target_modules": ["fc1"]}, r'has target_modules=\["fc1"\], without .*q_proj'),
     ],
 )
 def test_what_peft_can_do_and_we_cannot_is_refused(
@@ -177,3 +185,8 @@ def test_tensors_of_peft_that_do_not_fit_are_refused(run: Path, opus: Path, tmp_
         refused = call("merge", tmp_path / "peft", "--base", opus, "--out", tmp_path / f"out-{number}")
         assert (refused.code, message in refused.err) == (4, True), refused.err
         assert not (tmp_path / f"out-{number}").exists()
+    save_file({**tensors, name: torch.full_like(tensors[name], torch.nan)}, path)
+    refused = call("merge", tmp_path / "peft", "--base", opus, "--out", tmp_path / "out")
+    assert (refused.code, "would have NaN or infinite numbers" in refused.err) == (4, True), refused.err
+    used = call("translate", tmp_path / "peft")
+    assert (used.code, "is an adapter of PEFT, not a model; merge it" in used.err) == (4, True)

@@ -15,7 +15,7 @@ from seqloom import Classifier
 from seqloom.core.declaration import ImageFacts
 from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.events import Event
-from seqloom.data.images import ImageConfig, ImageStore, Scaling, hold_out_images, read_images, store_images
+from seqloom.data.images import ImageConfig, ImageStore, Scaling, hold_out_images, read_image, read_images, store_images
 from seqloom.models.vision import ImageModelSettings, SwinConfig, VitConfig
 from seqloom.runs.model_dir import read_card, read_settings
 from seqloom.runs.prepare import choose_config, general_config
@@ -272,6 +272,30 @@ def test_a_new_head_starts_from_the_trunk_of_other_classes(place: Path, tmp_path
         assert message in found.err
 
 
+def test_an_adapter_and_its_base_are_the_model_of_the_run(place: Path, tmp_path: Path) -> None:
+    words = [f"training.start_from={place / 'run'}", "training.lora.rank=2", "training.steps=4"]
+    trained = train(None, [*VIT, *words], out=tmp_path / "lora", train=[str(place / "train")])
+    assert trained is not None
+    found = call("merge", tmp_path / "lora" / "adapter", "--out", tmp_path / "merged")
+    assert found.code == 0, found.err
+    files = [each.relative_to(trained.model) for each in trained.model.rglob("*") if each.is_file()]
+    for name in files:
+        assert (tmp_path / "merged" / name).read_bytes() == (trained.model / name).read_bytes()
+
+
+def test_every_image_is_decoded_once_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[Path] = []
+
+    def count(path: Path) -> np.ndarray:
+        decoded.append(path)
+        return read_image(path)
+
+    monkeypatch.setattr("seqloom.data.images.read_image", count)
+    files = [str(write_folder(tmp_path / "train", 4, seed=1))], [str(write_folder(tmp_path / "dev", 1, seed=2))]
+    assert train(None, [*VIT, "training.steps=1"], out=tmp_path / "run", train=files[0], dev=files[1]) is not None
+    assert len(decoded) == len(set(decoded)) == 15
+
+
 def test_sizes_follow_from_the_images(tmp_path: Path) -> None:
     for size, images, patch, width in (
         ((8, 8), 1_000, 2, 64),
@@ -402,7 +426,9 @@ def test_a_model_of_texts_refuses_images(place: Path, tmp_path: Path) -> None:
     image = next((place / "test" / "rows").iterdir())
     found = call("classify", trained.model, image)
     assert (found.code, found.out) == (3, "")
-    assert str(image) in found.err
+    assert f"{image}: this is an image (PNG), not a text; images are read by models of kind vit and swin" in found.err
+    found = call("classify", trained.model, "--reference", image)
+    assert (found.code, "this is an image (PNG)" in found.err) == (3, True)
     found = call(
         "train", "model.kind=vit", f"training.start_from={trained.model}", "--train", place / "train", "--out", "x"
     )

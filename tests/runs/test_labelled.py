@@ -107,6 +107,19 @@ def test_sizes_follow_from_the_examples_and_are_explained(text: Path, tmp_path: 
     assert general.task.labels == ()
 
 
+def test_few_dev_examples_with_a_high_loss_are_a_notice_and_not_a_failure(tmp_path: Path, text: Path) -> None:
+    wrong = tmp_path / "dev.tsv"
+    wrong.write_text("the red house number 3\tnull\n", encoding="utf-8")
+    settings = [*KIND, *TINY, "training.steps=60", "training.learning_rate=0.02", "training.average=0"]
+    # The last weights count: those of a run whose one validation is at its end.
+    settings += ["training.validate_every=60", "training.save_every=60"]
+    events: list[Event] = []
+    trained = train(None, settings, out=tmp_path / "run", train=[str(text)], dev=[str(wrong)], listener=events.append)
+    assert trained is not None
+    notices = [str(event["message"]) for event in events if event.kind == "notice"]
+    assert any("of a uniform guess among 3 classes" in each and "1 dev example is too few" in each for each in notices)
+
+
 def test_what_cannot_be_learned_from_is_refused_before_anything_is_written(tmp_path: Path, text: Path) -> None:
     one = write(tmp_path / "one.tsv", labels=("same",))
     dev = write(tmp_path / "dev.tsv", count=8, labels=("no", "yes"))

@@ -29,7 +29,7 @@ from seqloom.nn.recurrent import MakeCell
 from seqloom.runs.config import OutsideConfig, RunConfig
 from seqloom.runs.loading import load, require_device
 from seqloom.runs.memory import require_memory
-from seqloom.runs.model_dir import add_file, read_card, read_settings
+from seqloom.runs.model_dir import add_file, read_card, read_settings, save_model
 from seqloom.runs.prepare import choose_config, prepare_resume, prepare_run
 from seqloom.runs.train import Trained, average, resume, train
 from seqloom.runs.translation import PairText, open_pairs
@@ -237,6 +237,35 @@ def test_start_from_takes_weights_text_and_model_of_another(tiny: Trained, tmp_p
     for name in before:
         torch.testing.assert_close(before[name], after[name], atol=1e-6, rtol=0)
     assert load(tuned.model).tokenizers == load(tiny.model).tokenizers
+
+
+def test_a_run_that_ends_before_its_first_checkpoint_resumes_from_the_weights_it_started_from(
+    tiny: Trained, tmp_path: Path, corpus: Corpus
+) -> None:
+    def stop(event: Event) -> None:
+        if event.kind == "model":
+            raise KeyboardInterrupt
+
+    words = [f"training.start_from={tiny.model}", "training.steps=1", "training.learning_rate=1e-9"]
+    with pytest.raises(KeyboardInterrupt):
+        train(None, words, out=tmp_path / "run", train=corpus[0], dev=corpus[1], listener=stop)
+    resumed = resume(tmp_path / "run")
+    assert resumed is not None
+    before, after = (load_file(each.model / "model.safetensors") for each in (tiny, resumed))
+    for name in before:
+        torch.testing.assert_close(before[name], after[name], atol=1e-6, rtol=0)
+
+
+def test_a_start_from_weights_that_are_not_finite_is_refused_before_the_first_step(
+    tiny: Trained, tmp_path: Path, corpus: Corpus
+) -> None:
+    loaded, weights = load(tiny.model), load_file(tiny.model / "model.safetensors")
+    name = sorted(weights)[0]
+    weights[name][0] = torch.nan
+    save_model(tmp_path / "bad", loaded.config, tokenizers=loaded.tokenizers, weights=weights, card=loaded.card)
+    with pytest.raises(ModelError, match=rf"bad cannot be the start of a run: {name} has NaN or infinite numbers"):
+        train(None, [f"training.start_from={tmp_path / 'bad'}"], out=tmp_path / "run", train=corpus[0], dev=corpus[1])
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_recurrent_model_runs_on_the_same_path(tmp_path: Path, corpus: Corpus) -> None:

@@ -7,11 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
 from seqloom.core.events import ignore
+from seqloom.runs import train as recipe
 from seqloom.training.checkpoint import Checkpoint, checkpoint_folder, newest_checkpoint, read_checkpoint
+from tiny_runs import TINY, train_files, write_corpus
 from training.processes import run_toy, start
 from training.toy import ToyModel, same_bits
 
@@ -126,6 +131,53 @@ def test_frozen_weights_stay_as_they_are_on_two_ranks(tmp_path: Path) -> None:
     assert not any(name.startswith("first.") for name in two.optimiser)
     for name in ("first.bias", "second.bias", "output.weight", "output.bias"):
         torch.testing.assert_close(two.weights[name], one.weights[name], rtol=0, atol=1e-10)
+
+
+def written_by(place: Path, *, ranks: int, name: str, **options: list[str]) -> dict[str, Tensor]:
+    """The tensors in a file of a run of so many ranks."""
+    run_toy(place, ranks=ranks, program=train_files, **options)
+    return load_file(place / "run" / name)
+
+
+FEW = ("training.steps=3", "training.save_every=3", "training.validate_every=3", "training.batches_per_step=3")
+
+
+def test_adapters_that_two_ranks_train_equal_those_of_one_process(tmp_path: Path) -> None:
+    files, dev = write_corpus(tmp_path)
+    base = recipe.train(None, [*TINY, "training.steps=1"], out=tmp_path / "base", train=files, dev=dev)
+    assert base is not None
+    lora = ["training.lora.rank=2", "training.lora.targets=[all]", "training.lora.dropout=0.2"]
+    words = [f"training.start_from={base.model}", *lora, *FEW, "training.learning_rate=0.01", "training.warmup=1"]
+    words += ["data.tokens_per_batch=512", "evaluation.resamples=40"]
+    one, two = (
+        written_by(
+            tmp_path / str(ranks), ranks=ranks, name="adapter/adapter.safetensors", words=words, train=files, dev=dev
+        )
+        for ranks in (1, 2)
+    )
+    assert one.keys() == two.keys()
+    for name, expected in one.items():
+        torch.testing.assert_close(two[name], expected, rtol=0, atol=1e-5)
+    assert max(float(each.abs().max()) for name, each in one.items() if name.endswith(".B")) > 1e-3  # 0 at the start
+
+
+def test_two_ranks_classify_images_as_one_process_does(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    for name, count in (("train", 60), ("dev", 12)):
+        images = random.integers(0, 256, (count, 8, 8), np.uint8)
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=np.arange(count) % 3)
+    words = ["model.kind=vit", "model.width=16", "model.heads=2", "model.feed_forward=16", "model.layers=1", *FEW]
+    # Not Adam, whose steps are as large where a gradient is 0 but for rounding, as for the biases of keys.
+    words += ["training.optimiser=sgd", "training.learning_rate=0.1", "training.warmup=1", "evaluation.resamples=40"]
+    words += ["task.images_per_batch=8", "data.images.shift=1"]
+    files = {"train": [str(tmp_path / "train.npz")], "dev": [str(tmp_path / "dev.npz")]}
+    one, two = (
+        written_by(tmp_path / str(ranks), ranks=ranks, name="model/model.safetensors", words=words, **files)
+        for ranks in (1, 2)
+    )
+    assert one.keys() == two.keys()
+    for name, expected in one.items():
+        torch.testing.assert_close(two[name], expected, rtol=0, atol=1e-5)
 
 
 def test_a_bad_batch_of_one_rank_is_named_by_all_and_ends_the_run(tmp_path: Path) -> None:

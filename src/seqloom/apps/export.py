@@ -45,6 +45,7 @@ from seqloom.runs.model_dir import (
     has_file,
     listed_files,
     read_card,
+    read_settings,
     require_exact_weights,
     save_model,
     stored_tables,
@@ -338,6 +339,10 @@ def export_peft(model: Path, folder: Path) -> Exported:
     """Write the adapter of a run, or an adapter directory, as a folder that PEFT opens; whole or not at all."""
     adapter = model / FOLDER if is_adapter(model / FOLDER) else model
     if not is_adapter(adapter):
+        if (model / "run.json").is_file() and read_settings(model).training.lora is not None:
+            raise UsageError(
+                f"{model} has not finished, so it has no adapter yet; finish it with: seqloom train --resume {model}"
+            )
         raise UsageError(f"{model} has no adapter, which only a run with training.lora leaves; use --to huggingface")
     with new_place(folder) as partial:
         partial.mkdir()

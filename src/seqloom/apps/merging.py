@@ -1,7 +1,12 @@
 """Merge: a model directory from a base and an adapter, of ours or of PEFT."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
 
 from seqloom.core.arguments import as_path
 from seqloom.core.errors import ModelError, UsageError
@@ -9,7 +14,7 @@ from seqloom.core.files import require_new
 from seqloom.interop.peft import add_peft, is_peft, read_peft
 from seqloom.interop.published import is_imported
 from seqloom.pretrained.record import ConversionRecord
-from seqloom.runs.adapters import FOLDER, adapter_tensors, is_adapter, is_same_task, read_adapter
+from seqloom.runs.adapters import FOLDER, Base, adapter_tensors, is_adapter, keep_published, read_adapter
 from seqloom.runs.loading import find_model, load, merged_weights
 from seqloom.runs.model_dir import (
     AGAIN,
@@ -24,8 +29,8 @@ from seqloom.runs.model_dir import (
     require_exact_weights,
     save_model,
     stored_tables,
+    stored_tokenizers,
 )
-from seqloom.text.tokenizer import Tokenizers
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,10 @@ def merge(adapter: Path | str, out: Path | str, *, base: Path | str | None = Non
         home, card, adapted = _merge_own(adapter, out, base=place)
     elif is_peft(adapter):
         home, card, adapted = _merge_peft(adapter, out, base=place)
+    elif (adapter / "run.json").is_file() and read_settings(adapter).training.lora is not None:
+        raise ModelError(
+            f"{adapter} has not finished, so it has no adapter yet; finish it with: seqloom train --resume {adapter}"
+        )
     else:
         raise ModelError(f"{adapter} is not an adapter: it has neither adapter.json nor PEFT's adapter_config.json")
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
@@ -70,20 +79,25 @@ def _merge_own(adapter: Path, out: Path, *, base: Path | None) -> tuple[Path, Ca
     home, config = find_model(place), read_settings(adapter)
     if config.training.lora != record.lora:
         raise ModelError(f"{adapter} is inconsistent: adapter.json and config.yaml differ in LoRA; {AGAIN}")
-    tokenizers, card = Tokenizers.load(home / "text"), parse_card(read_part(adapter / CARD), adapter / CARD)
+    Base.of(str(place), home).require(record.base.sha256, of=adapter)  # before the tokenisers of another base are read
+    tokenizers, card = stored_tokenizers(home, config), parse_card(read_part(adapter / CARD), adapter / CARD)
     weights = merged_weights(
         config, tokenizers, adapter_tensors(adapter), origin=adapter, base=place, expected=record.base.sha256
     )
-    save_model(
-        out,
-        config,
-        tokenizers=tokenizers,
-        weights=weights,
-        card=card,
-        calibration=read_calibration(adapter),
-        tables=stored_tables(adapter),
-        published=home / PUBLISHED if is_same_task(config, read_settings(home)) else None,
-    )
+    _require_finite(weights, adapter)
+    with TemporaryDirectory() as folder:
+        published = Path(folder) / PUBLISHED
+        keep_published(home, published, config, names=weights)
+        save_model(
+            out,
+            config,
+            tokenizers=tokenizers,
+            weights=weights,
+            card=card,
+            calibration=read_calibration(adapter),
+            tables=stored_tables(adapter),
+            published=published,
+        )
     return place, card, len(record.rows)
 
 
@@ -99,6 +113,7 @@ def _merge_peft(folder: Path, out: Path, *, base: Path | None) -> tuple[Path, Ca
         raise ModelError(f"{base} was not imported from a published model, to whose matrices adapters of PEFT belong")
     loaded = load(home, device="cpu")
     weights = add_peft(loaded.model, adapter, ConversionRecord.read(home / PUBLISHED))
+    _require_finite(weights, folder)
     card = Card(of_base.source, of_base.target, of_base.parameters, {**of_base.trained_on, "adapter": str(folder)})
     save_model(
         out,
@@ -110,3 +125,13 @@ def _merge_peft(folder: Path, out: Path, *, base: Path | None) -> tuple[Path, Ca
         published=home / PUBLISHED,
     )
     return base, card, len(adapter.pairs)
+
+
+def _require_finite(weights: Mapping[str, Tensor], adapter: Path) -> None:
+    """Refuse a model that could compute nothing."""
+    bad = [name for name, each in weights.items() if each.is_floating_point() and not bool(torch.isfinite(each).all())]
+    if bad:
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        raise ModelError(
+            f"{adapter} cannot be merged: {bad[0]}{more} would have NaN or infinite numbers; the adapter is damaged"
+        )

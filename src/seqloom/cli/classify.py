@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqloom.cli.arguments import Encoding, ModelFolder, OnBadUtf8
-from seqloom.cli.console import clean, examples, score_rows, show_events, table
+from seqloom.cli.console import clean, counted, examples, score_rows, show_events, table
 from seqloom.cli.inputs import TextEncoding, open_input, read_blocks
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.events import Listener, json_line, notice, progress
@@ -186,7 +186,7 @@ def _split(line: str, name: str, number: int) -> tuple[str, str]:
     """The two texts of a line for a model of pairs."""
     columns = line.split("\t") if line.strip() else ["", ""]
     if len(columns) != 2:
-        message = f"{len(columns)} columns; the model reads pairs: a text, a tab and a text"
+        message = f"{counted(len(columns), 'column')}; the model reads pairs: a text, a tab and a text"
         raise DataError(problems=[Problem(message, name, number)])
     return columns[0], columns[1]
 

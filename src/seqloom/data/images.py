@@ -3,9 +3,10 @@
     value     v = byte / 255                          in [0, 1], channel by channel
     scaled    x = (v − mean) / deviation              of each channel, over the training set
 
-`read_images` checks every file and decodes every image once, before anything slow: nothing is skipped. Afterwards
-images of a folder are decoded when they are asked for, in any order and as often as needed. A run stores their values
-(`store_images`), so that it can be resumed without the files. Orientation tags of cameras are not applied.
+`read_images` checks every file and decodes every image once, before anything slow: nothing is skipped. Images of a
+folder are then held in memory in the size in which they are used, as bytes; if they are too many for that
+(`MAX_HELD_BYTES`), they are decoded again when they are asked for. A run stores their values (`store_images`), so that
+it can be resumed without the files. Orientation tags of cameras are not applied.
 
 In training, images are moved and mirrored at random. The random numbers are a function of seed, epoch and the index of
 the image alone, so that neither the batches nor the order matter and nothing has to be saved to resume.
@@ -55,6 +56,9 @@ MAX_MEMBERS = 16
 
 MAX_ARRAY_BYTES = 1 << 32
 """Bytes of all arrays of an .npz file, decompressed."""
+
+MAX_HELD_BYTES = 1 << 30
+"""Bytes of all images of a folder that are held decoded."""
 
 MAX_NAMED_CLASSES = 10
 """Classes that a message lists."""
@@ -184,8 +188,10 @@ def read_images(
         )
     labels = np.array([number[name] for name in found.names], np.int64)
     digest = hashlib.sha256(repr(known).encode() + labels.tobytes())
-    scaling, are_bytes = _measured(found.source, channels=channels, size=size, digest=digest.update, progress=progress)
-    return LabelledImages(known, labels, found.source, size, channels, scaling, digest.hexdigest(), are_bytes)
+    source, scaling, are_bytes = _measured(
+        found.source, channels=channels, size=size, digest=digest.update, progress=progress
+    )
+    return LabelledImages(known, labels, source, size, channels, scaling, digest.hexdigest(), are_bytes)
 
 
 @dataclass(frozen=True)
@@ -229,19 +235,25 @@ def _measured(
     size: Size,
     digest: Callable[[bytes], None],
     progress: Callable[[int, int], None],
-) -> tuple[Scaling, bool]:
+) -> tuple[ImageSource, Scaling, bool]:
     """Decode all images once, for mean and deviation of the channels, and to find the damaged ones.
 
-    Also tells whether all values are whole 255ths.
+    Returned are the images, those of files in this size if they can be held, and whether all values are whole 255ths.
     """
     total, squares, are_bytes = np.zeros(channels), np.zeros(channels), True
     problems: list[Problem] = []
+    is_held = isinstance(source, _ImageFiles) and len(source) * math.prod(size) * 3 <= MAX_HELD_BYTES
+    held: list[Raw] = []
     for index in range(len(source)):
         try:
-            values = prepared(source[index], channels=channels, size=size)
+            image = source[index]
         except DataError as error:
             problems += error.problems
             continue
+        if is_held:
+            image = resized(image, size)
+            held.append(image)
+        values = prepared(image, channels=channels, size=size)
         digest(values.tobytes())
         total += values.sum((1, 2), dtype=np.float64)
         squares += np.square(values, dtype=np.float64).sum((1, 2))
@@ -252,18 +264,25 @@ def _measured(
     mean = total / (len(source) * math.prod(size))
     deviation = np.sqrt(np.maximum(squares / (len(source) * math.prod(size)) - mean**2, 0))
     deviation[deviation < 1e-6] = 1  # rounding leaves about 1e-8 where all values are equal
-    return Scaling(mean=tuple(map(float, mean)), deviation=tuple(map(float, deviation))), are_bytes
+    scaling = Scaling(mean=tuple(map(float, mean)), deviation=tuple(map(float, deviation)))
+    return _HeldImages(tuple(held)) if is_held else source, scaling, are_bytes
+
+
+def resized(
+    image: Raw, size: Size
+) -> UInt8[np.ndarray, "new_height new_width channels"] | Float32[np.ndarray, "new_height new_width channels"]:
+    """One image in this size, with its channels and values as they are stored."""
+    if image.shape[:2] == size:
+        return image
+    planes = [Image.fromarray(np.ascontiguousarray(image[:, :, channel])) for channel in range(image.shape[2])]
+    return np.stack([np.asarray(each.resize(size[::-1], Image.Resampling.BILINEAR)) for each in planes], axis=-1)
 
 
 def prepared(
     image: Raw, *, channels: Literal[1, 3], size: Size
 ) -> Float32[np.ndarray, "wanted wanted_height wanted_width"]:
     """One image in this size, values in [0, 1], channels first."""
-    planes = [image[:, :, channel] for channel in range(image.shape[2])]
-    if image.shape[:2] != size:
-        pillow = [Image.fromarray(np.ascontiguousarray(plane)) for plane in planes]
-        planes = [np.asarray(each.resize(size[::-1], Image.Resampling.BILINEAR)) for each in pillow]
-    values = np.stack(planes).astype(np.float32)  # [channels, height, width]
+    values = np.array(resized(image, size).transpose(2, 0, 1), np.float32, order="C")  # [channels, height, width]
     if image.dtype == np.uint8:
         values /= 255
     if channels < len(values):
@@ -287,6 +306,19 @@ class _ImageFiles:
 
     def __getitem__(self, index: int) -> Raw:
         return read_image(self.pictures[index])
+
+
+@dataclass(frozen=True)
+class _HeldImages:
+    """Images of files, decoded."""
+
+    pictures: tuple[Raw, ...]
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, index: int) -> Raw:
+        return self.pictures[index]
 
 
 def _read_folder(folder: Path, size: Size | None, *, has_size: bool) -> _Found:

@@ -103,7 +103,8 @@ class FileForm:
             case "tsv":
                 columns = line.split("\t")
                 if len(columns) != self.texts + 1:
-                    raise _BadLine(f"{len(columns)} columns separated by tabs, expected {self.texts + 1}")
+                    found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+                    raise _BadLine(f"{found} separated by tabs, expected {self.texts + 1}")
                 label, texts = columns.pop(self.label_at), tuple(columns)
             case "words":
                 label, _, text = line.strip().partition(" ")

@@ -52,6 +52,10 @@ _TASKS = {"translator": "SEQ_2_SEQ_LM", "language model": "CAUSAL_LM", "encoder"
 """PEFT's names of what a model is for."""
 
 
+_RANK, _ALPHA = ("r", "rank_pattern", 8), ("lora_alpha", "alpha_pattern", 8)
+"""Settings that layers may have of their own, and PEFT's defaults."""
+
+
 def is_peft(folder: Path) -> bool:
     """Whether a folder holds an adapter of PEFT."""
     return (folder / CONFIG).is_file()
@@ -102,26 +106,40 @@ def read_peft(folder: Path) -> PeftAdapter:
         shapes = [list(half[side].shape) if side in half else None for side in "AB"]
         if None in shapes or any(each.dim() != 2 for each in half.values()) or half["A"].shape[0] != half["B"].shape[1]:
             raise ModelError(f"{folder / WEIGHTS}: lora_A and lora_B of {path[:120]} have the shapes {shapes}")
-        rank = max(1, len(half["A"]))
-        alpha = _alpha(config, path, place=folder / CONFIG)
+        rank, alpha = (_of_layer(config, path, *names, place=folder / CONFIG) for names in (_RANK, _ALPHA))
+        if rank != len(half["A"]) or rank < 1:
+            raise ModelError(
+                f"{folder / CONFIG} has the rank {rank:g} for {path[:120]}, but its lora_A has {len(half['A'])} rows"
+            )
         pairs[path] = half["A"], half["B"], alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    if not pairs and not saved:
+        raise ModelError(f"{folder / WEIGHTS} holds no tensors; save the adapter again")
+    targets = config.get("target_modules")
+    if isinstance(targets, list):  # or a pattern, which PEFT has applied when it wrote the tensors
+        for path in pairs:
+            if not any(path == each or path.endswith(f".{each}") for each in targets):
+                raise ModelError(
+                    f"{folder / CONFIG} has target_modules={_shown(targets)}, without {path[:120]}, for which "
+                    f"{WEIGHTS} has tensors: PEFT would not use them"
+                )
     base = config.get("base_model_name_or_path")
     return PeftAdapter(base if isinstance(base, str) else None, pairs, saved)
 
 
-def _alpha(config: Mapping[str, Any], path: str, *, place: Path) -> float:
-    """The alpha of a layer: that of the first pattern which ends its path, or that of all."""
-    patterns = config.get("alpha_pattern") or {}
-    found = config.get("lora_alpha", 8)
-    if isinstance(patterns, dict):
-        for pattern, alpha in reversed(patterns.items()):
-            word = str(pattern).removeprefix("^")
-            if not re.fullmatch(r"[\w.-]+", word):
-                raise ModelError(f"{place} has the alpha_pattern {_shown(pattern)}; only plain names are supported")
-            if path == word or path.endswith(f".{word}"):
-                found = alpha
+def _of_layer(config: Mapping[str, Any], path: str, name: str, by_layer: str, default: int, *, place: Path) -> float:
+    """A setting of a layer: that of the first pattern which ends its path, or that of all."""
+    patterns = config.get(by_layer) or {}
+    found = config.get(name, default)
+    if not isinstance(patterns, dict):
+        raise ModelError(f"{place} has {by_layer}={_shown(patterns)}, which is not a table")
+    for pattern, value in reversed(patterns.items()):
+        word = str(pattern).removeprefix("^")
+        if not re.fullmatch(r"[\w.-]+", word):
+            raise ModelError(f"{place} has the {by_layer} {_shown(pattern)}; only plain names are supported")
+        if path == word or path.endswith(f".{word}"):
+            found = value
     if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise ModelError(f"{place} has lora_alpha={_shown(found)}, which is not a number")
+        raise ModelError(f"{place} has {name}={_shown(found)}, which is not a number")
     return float(found)
 
 

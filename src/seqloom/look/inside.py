@@ -145,6 +145,9 @@ def read_stacks(loaded: LoadedModel, pair: GradientPair) -> list[Stack]:
                 last = model.get_submodule(f"{name}.norm")
                 attached.callback(last.register_forward_hook(partial(keep, found[name])).remove)
         features = read_once(loaded, pair)
+    if not bool(torch.isfinite(features).all()):
+        folder = by_origin(str(loaded.folder))
+        raise ModelError(f"{folder} gives vectors with NaN or infinite numbers; its weights are damaged")
     found[list(stacks)[-1]].append(features)
     result = []
     for (name, vectors), (ids, weight) in zip(found.items(), looked_up, strict=True):

@@ -50,7 +50,7 @@ from seqloom.nn.dropout import Dropout, StochasticDepth, reseed
 from seqloom.nn.embeddings import NO_SYMBOLS, Symbols
 from seqloom.nn.init import linear, reset_linear, seeded
 from seqloom.nn.multihead import SelfAttention, check_heads
-from seqloom.nn.packing import Packing, additive, packing_of
+from seqloom.nn.packing import Packing, additive, full_packing
 
 Size = tuple[int, int]
 """Height and width."""
@@ -425,7 +425,7 @@ class ClassScores(nn.Module):
 
 def equal_rows(batch: int, longest: int, device: torch.device) -> Packing:
     """The packing of a batch of sequences that are all equally long."""
-    return packing_of(torch.full((batch,), longest, device=device), longest)
+    return full_packing(batch, longest, device=device)
 
 
 # --- ViT -------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 Weights decide what a model has: a pooler, an output for hidden tokens, a table of its own for that output.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from seqloom.core.errors import ModelError
-from seqloom.core.files import read_json
+from seqloom.core.files import read_json, write_atomically
 from seqloom.models.bert import BertConfig, DenseActivation, DenseConfig, SentenceConfig
 from seqloom.nn.blocks import Activation
 from seqloom.nn.packing import Pooling
@@ -406,6 +407,42 @@ class JoinedTensors:
                 if _dense_name(number, _last(own)) == name:
                     return part, own
         return self.stored, name
+
+
+def write_sentence_modules(folder: Path, config: BertConfig) -> None:
+    """Name the parts of a sentence encoder in its folder, which has no weights yet, where these differ from `config`.
+
+    The folder of an encoder of tokens becomes that of a sentence encoder.
+    """
+    sentence, found = config.sentence, SentenceModules.read(folder)
+    if found is not None and (found.sentence.pooling, found.sentence.normalise) == (
+        sentence.pooling,
+        sentence.normalise,
+    ):
+        return
+    parts = [("Transformer", folder), ("Pooling", folder / "1_Pooling")] if found is None else _parts(folder)
+    parts = [(kind, place) for kind, place in parts if kind != "Normalize"]
+    if found is None:
+        limits = {"max_seq_length": min(config.longest, sentence.longest or config.longest), "do_lower_case": False}
+        write_atomically(folder / _LIMITS[0], json.dumps(limits, indent=2) + "\n")
+    if found is None or found.sentence.pooling != sentence.pooling:
+        modes = {name: _POOLINGS.get(mode) == sentence.pooling for name, mode in _OLD_POOLINGS.items()}
+        place = dict(parts)["Pooling"]
+        place.mkdir(exist_ok=True)
+        values = {"word_embedding_dimension": config.width, **modes}
+        write_atomically(place / "config.json", json.dumps(values, indent=2) + "\n")
+    if sentence.normalise:
+        parts.append(("Normalize", folder / f"{len(parts)}_Normalize"))
+    modules = [
+        {
+            "idx": at,
+            "name": str(at),
+            "path": "" if place == folder else place.name,
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for at, (kind, place) in enumerate(parts)
+    ]
+    write_atomically(folder / MODULES, json.dumps(modules, indent=2) + "\n")
 
 
 def _dense_name(number: int, part: str) -> str:

@@ -4,7 +4,7 @@ conversion.json   which of their tensors each of ours is made of, and which fore
 unused/           tensors that we do not use, as they were: heads, masks, tables that are computed
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -110,6 +110,27 @@ class ConversionRecord(Config):
             for original, name in originals.items()
             if original not in used and original not in self.copies
         ]
+        if unused:
+            (folder / UNUSED).mkdir()
+            write_safetensors(folder / UNUSED / SAFETENSORS, unused)
+
+    def write_part(self, folder: Path, names: Collection[str], *, ours: StoredTensors, kept: Path) -> None:
+        """Into an existing folder, for a model that has only these of our tensors; others stay as `ours` has them.
+
+        `kept` is the folder of this record.
+        """
+        lost = {name for each in self.tensors if each.ours not in names for name in each.theirs}
+        lost |= {name for name, same in self.copies.items() if same in lost}
+        left = ConversionRecord(
+            model_type=self.model_type,
+            source=self.source,
+            target=self.target,
+            tensors=tuple(each for each in self.tensors if each.ours in names),
+            copies={name: same for name, same in self.copies.items() if name not in lost},
+        )
+        write_atomically(folder / RECORD, left.model_dump_json(exclude_defaults=True) + "\n")
+        used = {name for each in left.tensors for name in each.theirs}
+        unused = [each for each in self.published(ours, kept) if each[0] not in used and each[0] not in left.copies]
         if unused:
             (folder / UNUSED).mkdir()
             write_safetensors(folder / UNUSED / SAFETENSORS, unused)

@@ -12,7 +12,7 @@ Base and adapter together are the model of the run, file by file: its tokenisers
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,9 +34,12 @@ from seqloom.core.files import (
     write_atomically,
 )
 from seqloom.core.seeds import seed_for
+from seqloom.models.bert import BertConfig
 from seqloom.nn.init import seeded
 from seqloom.nn.lora import adapt
-from seqloom.pretrained.record import RECORD
+from seqloom.pretrained.encoder_only import write_sentence_modules
+from seqloom.pretrained.record import RECORD, UNUSED, ConversionRecord
+from seqloom.pretrained.weights import WeightFiles
 from seqloom.runs.config import OutsideConfig, RunConfig
 from seqloom.runs.model_dir import (
     AGAIN,
@@ -50,7 +53,7 @@ from seqloom.runs.model_dir import (
     read_weights,
     require_exact_weights,
 )
-from seqloom.tasks.settings import ClassificationConfig, FullConfig, UnsupervisedConfig
+from seqloom.tasks.settings import ClassificationConfig, ContrastiveConfig, FullConfig, UnsupervisedConfig
 from seqloom.training.settings import LoraConfig
 from seqloom.training.weights import average_weights, for_disk, load_trunk, load_weights
 from seqloom.version import __version__
@@ -85,6 +88,10 @@ def load_start(model: nn.Module, config: RunConfig, folder: Path, *, listener: L
     """
     require_exact_weights(folder, read_card(folder))
     weights: dict[str, Tensor] = average_weights([folder])
+    bad = [name for name, each in weights.items() if each.is_floating_point() and not bool(torch.isfinite(each).all())]
+    if bad:
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        raise ModelError(f"{folder} cannot be the start of a run: {bad[0]}{more} has NaN or infinite numbers; {AGAIN}")
     if not is_same_task(config, start := read_settings(folder)):
         taken = load_trunk(model, weights, trunk=config.model.trunk, head=config.model.head, origin=str(folder))
         for what, names in (("new", taken.new), ("not used", taken.unused)):
@@ -98,6 +105,24 @@ def load_start(model: nn.Module, config: RunConfig, folder: Path, *, listener: L
     with torch.no_grad():
         load_weights(model, weights, origin=str(folder), remedy=remedy)
     return ()
+
+
+def keep_published(start: Path, out: Path, config: RunConfig, *, names: Collection[str]) -> None:
+    """Write to `out`, a new folder, what leads back to the published form of the model that a run starts from.
+
+    An encoder that learns vectors of sentences lacks the heads of other tasks: these are kept as they were published.
+    `names` are those of its weights. For other changes of the task there is no way back, and nothing is written.
+    """
+    home = start / PUBLISHED
+    if not home.is_dir():
+        return
+    if is_same_task(config, read_settings(start)):
+        shutil.copytree(home, out)
+    elif isinstance(config.task, ContrastiveConfig) and isinstance(config.model, BertConfig):
+        record = ConversionRecord.read(home)
+        shutil.copytree(home, out, ignore=shutil.ignore_patterns(RECORD, UNUSED))
+        record.write_part(out, names, ours=WeightFiles.open(start), kept=home)
+        write_sentence_modules(out, config.model)
 
 
 # --- adapters of a model in training ---------------------------------------------------------------------------------

@@ -47,11 +47,18 @@ def size_images(
     files: Sequence[Path],
     *,
     formats: object = (),  # noqa: ARG001
+    listener: Listener = ignore,
 ) -> Sizing:
-    """Sizes for the images at this place, their labels and their scaling."""
+    """Sizes for the images at this place, their labels and their scaling.
+
+    The images stay in memory until the run that is prepared next has opened them: they are decoded once.
+    """
     model, _ = image_settings(config)
     size = model.image_size if "image_size" in model.model_fields_set else None
-    images = _read(config, "train", [str(file) for file in files], size=size, listener=ignore)
+    names = [str(file) for file in files]
+    _waiting.clear()
+    images = _read(config, "train", names, size=size, listener=listener)
+    _waiting.append((_version(names), images))
     _held_out(config, len(images))
     if size is not None and images.size != size:
         raise UsageError(
@@ -73,6 +80,16 @@ def size_images(
     )
 
 
+_waiting: list[tuple[object, LabelledImages]] = []
+"""The images that sizes were chosen for, and when their files were written: one at most."""
+
+
+def _version(names: Sequence[str]) -> tuple[object, ...]:
+    """Changes when an image of these folders or files does."""
+    places = [place for name in names for place in (Path(name), *sorted(Path(name).glob("*/*"))) if place.is_file()]
+    return tuple((str(place), (status := place.stat()).st_size, status.st_mtime_ns) for place in places)
+
+
 def sizes_for(config: RunConfig, facts: ImageFacts) -> Sizing:
     """Sizes for such images, given the settings that were set."""
     training = config.training
@@ -82,8 +99,12 @@ def sizes_for(config: RunConfig, facts: ImageFacts) -> Sizing:
 
 def open_images(config: RunConfig, *, listener: Listener) -> "ImageFiles":
     """Open and check the images of a run. Without dev images, some of the training images are held out."""
-    model, _ = image_settings(config)
-    train = _read(config, "train", config.data.train, size=model.image_size, listener=listener)
+    model, task = image_settings(config)
+    version, train = _waiting.pop() if _waiting else (None, None)
+    is_same = train is not None and version == _version(config.data.train)
+    found = None if train is None else (train.classes, train.size, train.channels)
+    if train is None or not is_same or found != (task.labels, model.image_size, model.channels):
+        train = _read(config, "train", config.data.train, size=model.image_size, listener=listener)
     counts = np.bincount(train.labels, minlength=len(train.classes))
     shown = ", ".join(f"{train.classes[at]} {counts[at]:,}" for at in np.argsort(-counts, kind="stable")[:10])
     more = ", …" if len(counts) > 10 else ""
@@ -189,6 +210,7 @@ class ImageData:
     @staticmethod
     def load(run: Path, config: RunConfig) -> "ImageData":
         """What `ImageFiles.encode` stored. A DataError names a file that is missing or damaged."""
+        _waiting.clear()  # on ranks that store no images
         model, task = image_settings(config)
         train, dev = (
             ImageStore.open(

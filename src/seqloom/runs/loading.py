@@ -256,6 +256,11 @@ def find_model(folder: Path) -> Path:
         raise ModelError(
             f"{folder} is an adapter, not a model; merge it with its base: seqloom merge {folder} --out MODEL"
         )
+    if (folder / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{folder} is an adapter of PEFT, not a model; merge it with its base: "
+            f"seqloom merge {folder} --base BASE --out MODEL"
+        )
     if is_archive(folder):
         return find_model(unpacked(folder, check=check_archived))
     if folder.is_file() and is_published(folder.parent):

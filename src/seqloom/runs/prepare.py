@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -195,7 +196,7 @@ def choose_config(
     if isinstance(first.task, UnsupervisedConfig):
         size = size_two_texts
     elif first.model.reads_images:
-        size = size_images
+        size = partial(size_images, listener=listener)
     elif isinstance(first.task, ClassificationConfig):
         size = size_labelled
     sizing = size(first, [Path(name) for name in names], formats=formats)
@@ -420,6 +421,7 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
         notice(listener, f"{start_from} has learned denoising; task.kind=denoising would continue that")
     if defaults.get("task", {}).get("kind") == "contrastive":
         inherited["model"] |= start.model.sentence_settings()
+        inherited["text"]["shared"] = True  # an encoder has one tokeniser; published ones record that of one side
     rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate)
     if first.training.lora is not None:
         rate *= LORA_RATE

@@ -25,7 +25,7 @@ from seqloom.core.seeds import seed_for
 from seqloom.drawing.curves import plot_learning_curve
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.nn.lora import adapted_rows, merge_adapters
-from seqloom.runs.adapters import FOLDER, Base, add_adapters, is_adapter, is_same_task, load_start, save_adapter
+from seqloom.runs.adapters import FOLDER, Base, add_adapters, is_adapter, keep_published, load_start, save_adapter
 from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.detection import learn_tables
@@ -90,14 +90,14 @@ from seqloom.tasks.variational import VariationalTask
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import EncodedText
-from seqloom.training.checkpoint import final_folders, pointed_step, verify_checkpoint
+from seqloom.training.checkpoint import checkpoint_steps, final_folders, pointed_step, verify_checkpoint
 from seqloom.training.distributed import World, join
 from seqloom.training.optimisers import trained
 from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked, remove_leftovers
 from seqloom.training.task import Prepares
 from seqloom.training.trainer import Trainer
-from seqloom.training.weights import average_weights, load_weights, weights_of
+from seqloom.training.weights import average_weights, live_weights, load_weights, weights_of
 
 # The journal of a run: `events.jsonl`, a line per event, for curves and monitoring.
 
@@ -137,6 +137,9 @@ class Journal:
 
 EARLY_STEPS, EARLY_RISE = 100, 0.5
 """In the first steps a dev loss above that of a uniform guess is not a failure, if it rose by at most so many nats."""
+
+MIN_DEV_EXAMPLES = 50
+"""Labelled dev examples below which a high dev loss tells nothing: a few that are sure and wrong make it."""
 
 
 @dataclass(frozen=True)
@@ -475,23 +478,24 @@ def _open(
             f"{protocol} in seqloom/models/protocols.py for what a model must offer"
         )
     base, lora = None, config.training.lora
-    if config.training.start_from is not None and (resumed_from is None or lora is not None):
+    is_new = resumed_from is None or not checkpoint_steps(run)  # a run may end before its first checkpoint
+    if config.training.start_from is not None and (is_new or lora is not None):
         place = Path(config.training.start_from)
         if resumed_from is not None and not place.exists():
             raise UsageError(
-                f"the base of {run} was not found at {place}; give its place: seqloom train --resume {run} "
-                "training.start_from=PLACE"
+                f"the model that {run} starts from was not found at {place}; give its place: "
+                f"seqloom train --resume {run} training.start_from=PLACE"
             )
         start = find_model(place)
         new = load_start(model, config, start, listener=listener if resumed_from is None else ignore)
+        if world.is_first and is_new:
+            shutil.rmtree(run / PUBLISHED, ignore_errors=True)
+            keep_published(start, run / PUBLISHED, config, names=live_weights(model))
         if lora is not None:
             base = Base.of(config.training.start_from, start)
             if resumed_from is not None and (run / CARD).is_file():
                 base.require(Base.recorded(parse_card(read_part(run / CARD), run / CARD).trained_on, of=run), of=run)
             add_adapters(model, config, new=new)
-        is_whole = is_same_task(config, read_settings(start))
-        if world.is_first and is_whole and (start / PUBLISHED).is_dir():  # so that it can be exported as that one
-            shutil.copytree(start / PUBLISHED, run / PUBLISHED, dirs_exist_ok=True)
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
@@ -632,6 +636,12 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
         f"the dev loss is {shown} after step {outcome.step:,}, above the {uniform:.2f} of a uniform guess among "
         f"{choices}; it was {before:.2f} before training"
     )
+    if isinstance(session.task, ClassificationTask) and math.isfinite(ended):
+        examples = len(session.task.dev_labels())
+        if examples < MIN_DEV_EXAMPLES:
+            few = "1 dev example is" if examples == 1 else f"{examples} dev examples are"
+            notice(session.listener, f"{above}; {few} too few to tell why: give more labelled text, or a --dev file")
+            return None
     if not ended <= before + EARLY_RISE:
         return (
             f"training has diverged: {above}. Start a new run with a lower training.learning_rate, now "
