@@ -53,7 +53,7 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector what stays anyway, modules and tests, and let it look for the rest less often."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(7_000)  # new objects; with the usual 700 it took 7% of the time of tests that train
+    gc.set_threshold(7_000)  # new objects; the usual 700 costs several percent
 
 
 @pytest.fixture(autouse=True)
