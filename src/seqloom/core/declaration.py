@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors", "encoder", "classifier", "aligner", "denoiser"]
+Purpose = Literal[
+    "translator", "language model", "word vectors", "encoder", "classifier", "tagger", "aligner", "denoiser"
+]
 
 TaskKind = Literal[
     "translation",
@@ -21,6 +23,7 @@ TaskKind = Literal[
     "masked_language_modelling",
     "denoising",
     "classification",
+    "tagging",
     "contrastive",
     "fitting",
 ]
@@ -98,6 +101,16 @@ class LabelledFacts:
     classes: int
     longest: int
     """Characters of the longest example, of both texts of a pair."""
+
+
+@dataclass(frozen=True)
+class TaggedFacts:
+    """What the sizes of a tagger are chosen from."""
+
+    sentences: int
+    words: int
+    tags: tuple[int, ...]
+    """Different tags of each column."""
 
 
 @dataclass(frozen=True)
@@ -253,6 +266,10 @@ class ModelSettings(Config):
 
     def sizes_for_labels(self, facts: LabelledFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
         """Sizes of a classifier for this much labelled text; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_tags(self, facts: TaggedFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a tagger for this much tagged text; `self` holds the settings that were given."""
         return ModelSizes()
 
     def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:  # noqa: ARG002

@@ -48,9 +48,15 @@ class CRF(nn.Module):
         tags: Int[Tensor, "batch time"],
         legal: Bool[Tensor, "tags_1 tags_1"] | None = None,
     ) -> Float[Tensor, " batch"]:
-        """log P(y ∣ x) of each sentence; the tags of padding may be any number."""
+        """log P of the tags of each sentence; a word with a negative one may have any, and so may padding."""
         steps = self.allowed(legal)
-        return path_scores(scores, lengths, tags=tags, steps=steps) - log_normalisers(scores, lengths, steps=steps)
+        log_z = log_normalisers(scores, lengths, steps=steps)
+        is_open = (tags < 0) & length_mask(lengths, scores.shape[1])
+        if not bool(is_open.any()):
+            return path_scores(scores, lengths, tags=tags, steps=steps) - log_z
+        is_other = tags[:, :, None] != torch.arange(scores.shape[2], device=tags.device)
+        within = scores.masked_fill(is_other & ~is_open[:, :, None], -math.inf)  # all sequences with the known tags
+        return log_normalisers(within, lengths, steps=steps) - log_z
 
 
 def only_legal(steps: Steps, legal: Bool[Tensor, "tags_1 tags_1"]) -> Steps:
