@@ -225,7 +225,9 @@ def _ends(letters: list[int]) -> list[int]:
     return letters if len(letters) <= MAX_LETTERS else [*letters[:half], *letters[-half:]]
 
 
-def pad_forms(words: Sequence[int], letters: Sequence[Sequence[int]]) -> SpelledForms:
+def pad_forms(
+    words: Sequence[int], letters: Sequence[Sequence[int] | UInt[np.ndarray, " letters"]]
+) -> SpelledForms:
     """Forms as a model reads them."""
     lengths = np.array([len(each) + 2 for each in letters], np.int64)
     padded = np.full((len(letters), int(lengths.max(initial=2))), PAD, np.int64)
@@ -376,7 +378,7 @@ class TokenStore:
         """These forms as a model reads them."""
         spans = zip(self._borders[forms], self._borders[forms + 1], strict=True)
         letters = [self._letters[begin:end] for begin, end in spans]
-        return pad_forms(self.word_ids[forms].tolist(), letters)  # type: ignore[arg-type]
+        return pad_forms(self.word_ids[forms].tolist(), letters)
 
     def word_counts(self, symbols: int) -> Int64[np.ndarray, " symbols"]:
         """How often each word of the vocabulary comes."""
