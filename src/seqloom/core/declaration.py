@@ -29,7 +29,7 @@ TaskKind = Literal[
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
 
-DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images"]
+DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images", "tagged text"]
 """What files of a run hold."""
 
 StepperOption = Literal["heads", "shortlist"]

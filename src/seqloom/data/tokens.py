@@ -225,9 +225,7 @@ def _ends(letters: list[int]) -> list[int]:
     return letters if len(letters) <= MAX_LETTERS else [*letters[:half], *letters[-half:]]
 
 
-def pad_forms(
-    words: Sequence[int], letters: Sequence[Sequence[int] | UInt[np.ndarray, " letters"]]
-) -> SpelledForms:
+def pad_forms(words: Sequence[int], letters: Sequence[Sequence[int] | UInt[np.ndarray, " letters"]]) -> SpelledForms:
     """Forms as a model reads them."""
     lengths = np.array([len(each) + 2 for each in letters], np.int64)
     padded = np.full((len(letters), int(lengths.max(initial=2))), PAD, np.int64)

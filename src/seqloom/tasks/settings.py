@@ -475,6 +475,9 @@ class TaggingConfig(TaskSettings):
 
     purpose: ClassVar[Purpose] = "tagger"
     model_kind: ClassVar[str] = "tagger"
+    data_kind: ClassVar[DataKindName] = "tagged text"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("words", "outputs"), "tagger", "TaggingModel")
+    unit: ClassVar[str] = "tags"
 
     kind: Literal["tagging"] = "tagging"
     """Names this task in a config file."""

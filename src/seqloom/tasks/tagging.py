@@ -27,7 +27,7 @@ from seqloom.nn.packing import pack
 from seqloom.tasks.classification import batches_by_length
 from seqloom.tasks.settings import TaggingConfig
 from seqloom.text.spans import legal_steps
-from seqloom.training.task import Loss
+from seqloom.training.task import Chance, Loss
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,13 @@ class TaggingTask:
     def dev_tags(self, model: nn.Module) -> Int[np.ndarray, "words columns"]:
         """The numbers of the tags that the model gives the held-out words."""
         return self._read_dev(model)[1]
+
+    @property
+    def chance(self) -> Chance:
+        sizes = [len(self.config.tags[column]) for column in self.config.columns]
+        loss = float(np.mean(np.log(sizes)))
+        # A tagger that has learned few sentences by heart is often sure of what is wrong.
+        return Chance(loss, f"{sum(sizes):,} tags", is_overfit_normal=True, examples=len(self.dev.forms))
 
     def describe(self, batch: TagBatch) -> str:
         lines = batch.lines
