@@ -106,10 +106,11 @@ class TaggerConfig(CellOptions):
         super().check()
         if self.encoder == "transformer":
             check_heads(self.width, self.heads)
-            if (self.width // self.heads) % 2 or self.width // self.heads < 4:
-                size = self.width // self.heads
+            size = self.width // self.heads
+            if size % 2 or size < 4:
                 raise ConfigError(
-                    f"heads of the transformer encoder turn pairs of numbers, and have {size}; use 4, 6 …"
+                    f"model.width={self.width} and model.heads={self.heads} give heads of {size} numbers, which are "
+                    "turned in pairs; make it 4 or another even number"
                 )
         if self.encoder == "recurrent":
             read = input_widths(
