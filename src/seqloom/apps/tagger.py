@@ -20,7 +20,7 @@ import torch
 
 from seqloom.core.archive import by_origin
 from seqloom.core.arguments import as_whole_number, require_callable, shown
-from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.errors import DataError, UsageError
 from seqloom.data.tokens import SCRIPTED, pad_forms, spell_forms
 from seqloom.metrics.scoring import Bootstrap, CorpusScore
 from seqloom.models.protocols import TaggingModel
@@ -176,13 +176,13 @@ class Tagger:
         for column, values in expected.items():
             known, counts = set(self.task.tags[column]), Counter[str]()
             for sentence, each in zip(gold, values, strict=True):
-                tags = map(edit_script, sentence.forms, each) if column == SCRIPTED else each
+                tags = list(map(edit_script, sentence.forms, each)) if column == SCRIPTED else each
                 counts.update(value for tag, value in zip(tags, each, strict=True) if tag not in known)
             unknown[column] = counts
         config = self.config
         drawn = bootstrap or Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
-        tags = {column: [each[column] for each in found] for column in self.columns}
-        scores = score_columns(tags, expected, schemes=self.task.schemes, bootstrap=drawn)
+        given = {column: [each[column] for each in found] for column in self.columns}
+        scores = score_columns(given, expected, schemes=self.task.schemes, bootstrap=drawn)
         return TaggerScores(len(gold), sum(len(each.words) for each in gold), scores, unknown)
 
     def _best(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
@@ -191,8 +191,8 @@ class Tagger:
         spelled = pad_forms(*spell_forms(list(forms), self.loaded.tokenizers))
         lengths = np.array([len(each) for each in sentences], np.int64)
         rows = np.zeros((len(sentences), int(lengths.max())), np.int64)
-        for row, words in enumerate(sentences):
-            rows[row, : len(words)] = [forms[form] for form in words]
+        for row, sentence in enumerate(sentences):
+            rows[row, : len(sentence)] = [forms[form] for form in sentence]
         words = np.where(np.arange(rows.shape[1]) < lengths[:, None], spelled.words[rows], 0)
         arrays = (words, rows, lengths, spelled.letters, spelled.lengths)
         with torch.inference_mode():
@@ -276,9 +276,3 @@ def token_layout(path: Path, lines: Sequence[str]) -> TokenLayout | None:
     visible = [line for line in sample if line.strip()]
     is_regular = all(len(layout.cells(line)) == len(layout.columns) for line in visible)
     return layout if has_sentences and is_regular else None
-
-
-def require_sentences(sentences: Sequence[TokenSentence], path: Path) -> None:
-    """Refuse a file without words."""
-    if not any(each.words for each in sentences):
-        raise DataError(problems=[Problem("no words; expected a word and its tags in each line", str(path))])

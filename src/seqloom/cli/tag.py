@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -96,8 +97,8 @@ def tag(
         path = None if file is None or file == STDIN else file
         with open_input(path) as stream, open_or_stdout(out) as target:
             sentences = _tagged(tagger, stream, path or Path("standard input"), names, as_=as_, listener=listener)
-            if target is sys.stdout and not json:
-                sys.stdout.reconfigure(newline="")  # type: ignore[union-attr]
+            if isinstance(target, TextIOWrapper) and target is sys.stdout and not json:
+                target.reconfigure(newline="")  # line ends come back as they were, on Windows too
             for number, sentence in enumerate(sentences, start=1):
                 if json and sentence.words:
                     target.write(json_line(_sentence(number, sentence, names or tagger.columns)) + "\n")

@@ -280,7 +280,11 @@ class TransformerEncoder(nn.Module):
         return result
 
 
-ENCODERS = {"window": WindowEncoder, "recurrent": RecurrentEncoder, "transformer": TransformerEncoder}
+ENCODERS: dict[str, type[WindowEncoder] | type[RecurrentEncoder] | type[TransformerEncoder]] = {
+    "window": WindowEncoder,
+    "recurrent": RecurrentEncoder,
+    "transformer": TransformerEncoder,
+}
 
 
 def unpack(packed: Float[Tensor, "tokens width"], packing: Packing) -> Float[Tensor, "batch longest width"]:
@@ -343,9 +347,9 @@ class Tagger(nn.Module):
         self.letters = None
         if config.filters:
             self.letters = LetterFilters(letters, letter_width=config.letter_width, filters=config.filters)
-        self.encoder = ENCODERS[config.encoder](config)
-        self.dropout = Dropout(config.dropout_rate)
-        made = [TagOutput(self.encoder.width, tags, has_crf=config.has_crf(tags)) for tags in config.outputs]
+        encoder: WindowEncoder | RecurrentEncoder | TransformerEncoder = ENCODERS[config.encoder](config)
+        self.encoder, self.dropout = encoder, Dropout(config.dropout_rate)
+        made = [TagOutput(encoder.width, tags, has_crf=config.has_crf(tags)) for tags in config.outputs]
         self.outputs = cast("Sequence[TagOutput]", nn.ModuleList(made))
 
     def forward(self, given: TaggerInput) -> tuple[Float[Tensor, "tokens width"], Packing]:
