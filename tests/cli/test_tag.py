@@ -77,7 +77,7 @@ def test_a_reference_is_scored(run: Path, tmp_path: Path) -> None:
 
 def test_what_is_known_of_a_tagger(run: Path, tmp_path: Path) -> None:
     assert "tagger" in call("info", run).out
-    assert call("pack", run, "--out", tmp_path / "model.zip").code == 0
+    assert call("pack", run, tmp_path / "model.zip").code == 0
     assert call("tag", tmp_path / "model.zip", stdin=b"ha kaltoro\n").code == 0
     assert "it is a tagger of kind tagger; use seqloom tag" in call("classify", run, stdin=b"x\n").err
     checked = call("selfcheck", run)

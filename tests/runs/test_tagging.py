@@ -207,7 +207,25 @@ def test_settings_that_contradict_the_data_are_refused(tmp_path: Path, files: tu
     for override, message in (
         ("task.columns=[head]", "unknown column 'head'"),
         ("task.columns=['2']", "task.columns has '2', but the columns with tags are upos, xpos, feats, lemma"),
+        ("text.kind=bpe", "text.kind=bpe, but a tagger reads whole words"),
+        ("data.encoding=latin-1", "tagged files are read as UTF-8"),
+        ("model.outputs=[3]", r"model.outputs=\[3\], but the columns upos, feats, lemma have"),
     ):
         with pytest.raises(SeqloomError, match=message):
             train(None, [*KIND, override], out=tmp_path / "run", train=[str(files[0])])
+    with pytest.raises(UsageError, match=r"is a folder; name files, such as '.*\*\.conllu'"):
+        train(None, KIND, out=tmp_path / "run", train=[str(files[0].parent)])
     assert isinstance(general_config(None, KIND).task, TaggingConfig)
+
+
+def test_a_tagger_can_start_from_another_one(learned: Trained, tmp_path: Path) -> None:
+    """With its words, letters, columns and tags, and so without loss; a new tag is counted."""
+    path = write_conllu(tmp_path / "more.conllu", count=30, seed=5)
+    path.write_text(path.read_text().replace("\tPUNCT\t", "\tSYM\t", 1))
+    settings = [f"training.start_from={learned.model}", *SHORT, "training.steps=1"]
+    started = train(None, settings, out=tmp_path / "run", train=[str(path)], dev=[str(path)])
+    assert started is not None
+    assert load(started.model).config.task == load(learned.model).config.task.model_copy(
+        update={"tokens_per_batch": 64}
+    )
+    assert started.scores[0].value > 95

@@ -220,8 +220,10 @@ def _files_of_folders(
         Path(name).is_dir() for names in given.values() for name in names
     ):
         return found
-    if first.data_kind == "labelled text":
+    if first.data_kind in ("labelled text", "tagged text"):
         folder = next(name for names in given.values() for name in names if Path(name).is_dir())
+        if first.data_kind == "tagged text":
+            raise UsageError(f"{folder} is a folder; name files, such as '{Path(folder) / '*.conllu'}'")
         raise UsageError(
             f"{folder} is a folder; name files of labelled text, such as '{Path(folder) / '*.tsv'}'. Images are read "
             "by model.kind=vit or swin"

@@ -45,8 +45,8 @@ from seqloom.data.tokens import (
 from seqloom.metrics.scoring import Bootstrap, CorpusScore
 from seqloom.metrics.tagging import score_spans, score_tags
 from seqloom.runs.config import RunConfig
-from seqloom.runs.loading import Loaded, load_any
-from seqloom.runs.model_dir import DevResult
+from seqloom.runs.loading import Loaded, find_model, load_any
+from seqloom.runs.model_dir import DevResult, read_settings
 from seqloom.runs.sizing import Sizing, choose_tagged_sizes
 from seqloom.tasks.settings import TaggingConfig
 from seqloom.tasks.tagging import TaggingTask, WordRows
@@ -75,7 +75,8 @@ Columns = Mapping[str, Sequence[Sequence[str]]]
 
 def size_tagged(config: RunConfig, files: Sequence[Path], *, listener: Listener) -> Sizing:
     """Sizes for the tagged sentences in these files, their columns and their tags."""
-    task, corpus = _task(config), TokenCorpus(files)
+    _require_text(config)
+    task, corpus = _started(config), TokenCorpus(files)
     train, _ = _split(config, corpus)
     columns = task.columns or _filled(corpus, train, listener=listener)
     for column in columns:
@@ -92,6 +93,8 @@ def size_tagged(config: RunConfig, files: Sequence[Path], *, listener: Listener)
     facts = TaggedFacts(len(train), words, tuple(map(len, tags.values())))
     sizing = sizes_for(config, facts)
     schemes = {column: each.scheme for column, each in found.items() if each.scheme is not None}
+    if task.tags:
+        schemes = dict(task.schemes)
     defaults = sizing.defaults
     vectors = open_vectors(config)
     width = {} if vectors is None else {"word_width": vectors.width}
@@ -121,6 +124,28 @@ def sizes_for(config: RunConfig, facts: TaggedFacts) -> Sizing:
 def _task(config: RunConfig) -> TaggingConfig:
     assert isinstance(config.task, TaggingConfig)
     return config.task
+
+
+def _started(config: RunConfig) -> TaggingConfig:
+    """The task of a run, with the columns and tags of the tagger that it starts from."""
+    task, name = _task(config), config.training.start_from
+    start = None if name is None else read_settings(find_model(Path(name))).task
+    if not isinstance(start, TaggingConfig) or task.tags or task.columns:
+        return task
+    return task.model_copy(update={"columns": start.columns, "tags": start.tags, "schemes": start.schemes})
+
+
+def _require_text(config: RunConfig) -> None:
+    """Refuse settings of text that tagged files do not have: their words are given."""
+    if config.text.kind != "word":
+        raise UsageError(f"text.kind={config.text.kind}, but a tagger reads whole words; leave out text.kind")
+    if config.data.encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
+        raise UsageError(f"data.encoding={config.data.encoding}, but tagged files are read as UTF-8; convert them")
+    if config.data.tokenizers_from is not None:
+        raise UsageError(
+            f"data.tokenizers_from={config.data.tokenizers_from} cannot be used by a tagger, which learns words and "
+            "letters from its text; name another tagger with training.start_from"
+        )
 
 
 def _filled(corpus: TokenCorpus, train: Sequence[TaggedSentence], *, listener: Listener) -> tuple[str, ...]:
