@@ -44,6 +44,7 @@ from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.sizing import TEXT_LADDER, choose_sizes
 from seqloom.serve.settings import ServerSettings
+from tagged_text import write_conllu
 
 HOUSE = Path(__file__).parent.parent
 EXTENDING = HOUSE / "docs" / "extending.md"
@@ -64,6 +65,7 @@ OTHERS = {
     "bert": ["model.width=16", "model.heads=2", "text.size=60", "evaluation.resamples=40", *SHORT],
     "vae": ["model.width=16", "text.size=60", *SHORT],
     "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
+    "tagger": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],
     "ngram": ["text.size=60"],
     "markov": ["text.size=60"],
@@ -147,6 +149,8 @@ def _write_corpus(folder: Path) -> None:
         f"who {verb} {n} ?\tthe {word} {verb} {n} .\n" for n in range(9) for word, verb in tones.values()
     )
     (folder / "questions.tsv").write_text(questions, encoding="utf-8")
+    for seed, (name, count) in enumerate((("train", 40), ("dev", 10), ("new", 3))):
+        write_conllu(folder / f"{name}.conllu", count=count, seed=seed)
     for number in range(40):
         home = folder / "photos" / ("cats", "dogs")[number % 2]
         home.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,10 @@ encoder.encode(["The old man reads."])
 from seqloom import Classifier
 classifier = Classifier.load("reviews/model")
 classifier.classify(["A delightful film."])[0].label
+
+from seqloom import Tagger
+tagger = Tagger.load("tagger/model")
+tagger.tag(["The old man reads."])[0]["upos"]
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from seqloom.apps.classifier import Classifier
     from seqloom.apps.encoder import Encoder
     from seqloom.apps.language_model import LanguageModel
+    from seqloom.apps.tagger import Tagger
     from seqloom.apps.translator import Translator
     from seqloom.classical.vectors import WordVectors
     from seqloom.core.errors import SeqloomError
@@ -45,6 +50,7 @@ __all__ = [
     "LanguageModel",
     "SearchConfig",
     "SeqloomError",
+    "Tagger",
     "Translator",
     "WordVectors",
     "__version__",
@@ -96,6 +102,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.core.errors import SeqloomError
 
         return SeqloomError
+    if name == "Tagger":
+        from seqloom.apps.tagger import Tagger
+
+        return Tagger
     if name == "Translator":
         from seqloom.apps.translator import Translator
 

@@ -35,6 +35,7 @@ from seqloom.cli import (
     selfcheck,
     serve,
     shortlist,
+    tag,
     train,
     translate,
     vectors,
@@ -69,6 +70,7 @@ app.add_typer(serve.app, name="keys", rich_help_panel=USE)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
+app.command(epilog=tag.EXAMPLES, rich_help_panel=USE)(tag.tag)
 app.command(epilog=embed.EXAMPLES, rich_help_panel=USE)(embed.embed)
 app.command(epilog=retrieve.EXAMPLES, rich_help_panel=USE)(retrieve.retrieve)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
@@ -90,7 +92,7 @@ _UNSET = "(is a shell variable unset?)"
 _INFORMATION = frozenset({"-h", "--help", "--version"})
 _OUTPUTS = frozenset({"out", "html", "align", "folder"})
 """Parameters that name what a command writes."""
-_STREAMED = frozenset({("translate", "out"), ("translate", "align"), ("align", "out")})
+_STREAMED = frozenset({("translate", "out"), ("translate", "align"), ("align", "out"), ("tag", "out")})
 """Those that accept - for standard output, with the names of their commands."""
 
 

@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors", "encoder", "classifier", "aligner", "denoiser"]
+Purpose = Literal[
+    "translator", "language model", "word vectors", "encoder", "classifier", "tagger", "aligner", "denoiser"
+]
 
 TaskKind = Literal[
     "translation",
@@ -21,12 +23,13 @@ TaskKind = Literal[
     "masked_language_modelling",
     "denoising",
     "classification",
+    "tagging",
     "contrastive",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
 
-DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images"]
+DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images", "tagged text"]
 """What files of a run hold."""
 
 StepperOption = Literal["heads", "shortlist"]
@@ -101,6 +104,16 @@ class LabelledFacts:
     classes: int
     longest: int
     """Characters of the longest example, of both texts of a pair."""
+
+
+@dataclass(frozen=True)
+class TaggedFacts:
+    """What the sizes of a tagger are chosen from."""
+
+    sentences: int
+    words: int
+    tags: tuple[int, ...]
+    """Different tags of each column."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +271,10 @@ class ModelSettings(Config):
 
     def sizes_for_labels(self, facts: LabelledFacts, pieces: Pieces) -> ModelSizes:  # noqa: ARG002
         """Sizes of a classifier for this much labelled text; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_tags(self, facts: TaggedFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a tagger for this much tagged text; `self` holds the settings that were given."""
         return ModelSizes()
 
     def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:  # noqa: ARG002

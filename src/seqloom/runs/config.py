@@ -26,6 +26,7 @@ from seqloom.models.gpt import GptConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.t5 import T5Config
+from seqloom.models.tagger import TaggerConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.models.vae import VaeConfig
 from seqloom.models.vision import SwinConfig, VitConfig
@@ -46,6 +47,7 @@ from seqloom.tasks.settings import (
     LanguageModellingConfig,
     MaskedLanguageModellingConfig,
     NceConfig,
+    TaggingConfig,
     TranslationConfig,
     UnsupervisedConfig,
     VariationalConfig,
@@ -128,6 +130,7 @@ ModelConfig = Annotated[
     | ElmoConfig
     | VaeConfig
     | BertConfig
+    | TaggerConfig
     | VitConfig
     | SwinConfig
     | NGramConfig
@@ -152,6 +155,7 @@ AnyTask = (
     | MaskedLanguageModellingConfig
     | DenoisingConfig
     | ClassificationConfig
+    | TaggingConfig
     | ContrastiveConfig
     | FittingConfig
 )
@@ -234,6 +238,7 @@ class DataConfig(Config):
     """Training files. Sentence pairs: source and target (several pairs one after another), or files that hold both:
     TSV, JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the
     language of `data.target` is read. Classification: labelled texts, as TSV, JSONL, `__label__X text` or `X text`.
+    Tagging: CoNLL-U, or a word and its tags in each line, with blank lines between sentences.
     Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder. Images: a folder with one subfolder per
     class, or an .npz file with the arrays images and labels."""
     dev: tuple[str, ...] = ()
@@ -418,6 +423,20 @@ class RunConfig(Config):
             raise ValueError(
                 f"model.classes={classes}, but task.labels has {len(labels)} ({shown}); leave out model.classes, which "
                 "follows from the labels"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tags_fit(self) -> "RunConfig":
+        if not isinstance(self.task, TaggingConfig) or not self.task.tags:
+            return self  # tags are found in the data
+        if missing := [column for column in self.task.columns if not self.task.tags.get(column)]:
+            raise ValueError(f"task.tags has no tags of column {missing[0]}, which task.columns names")
+        sizes, outputs = [len(self.task.tags[each]) for each in self.task.columns], getattr(self.model, "outputs", ())
+        if outputs and list(outputs) != sizes:
+            raise ValueError(
+                f"model.outputs={list(outputs)}, but the columns {', '.join(self.task.columns)} have {sizes} tags; "
+                "leave out model.outputs, which follows from the tags"
             )
         return self
 

@@ -13,10 +13,10 @@ from torch import nn
 
 from seqloom.core.declaration import DataKindName
 from seqloom.core.events import Listener
-from seqloom.runs import images, labelled, plain_text, translation, two_texts
+from seqloom.runs import images, labelled, plain_text, tagging, translation, two_texts
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import DevResult
-from seqloom.runs.sizing import EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, Sizing
+from seqloom.runs.sizing import EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, TAGGED_EXTREMES, Sizing
 from seqloom.runs.translation import Split
 from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import Tokenizers
@@ -142,6 +142,13 @@ DATA_KINDS: Mapping[DataKindName, DataKind] = {
         load=images.ImageData.load,
         size=lambda config, files, how: images.size_images(config, files, formats=how.formats, listener=how.listener),
         general_sizes=lambda config: [images.sizes_for(config, facts) for facts in IMAGE_EXTREMES],
+    ),
+    "tagged text": DataKind(
+        "--train FILE.conllu, or a file with a word and its tags in each line",
+        open=lambda config, how: tagging.open_tagged(config, listener=how.listener),
+        load=tagging.TaggedData.load,
+        size=lambda config, files, how: tagging.size_tagged(config, files, listener=how.listener),
+        general_sizes=lambda config: [tagging.sizes_for(config, facts) for facts in TAGGED_EXTREMES],
     ),
 }
 

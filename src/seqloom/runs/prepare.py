@@ -49,8 +49,9 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
-    r"/((store|stream|labelled|bytes|floats)\.json|lines|labels|firsts|pixels|numbers|((source|target)\.)?(ids|lengths))"
-    r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
+    r"/((store|stream|labelled|tokens|bytes|floats)\.json|lines|labels|firsts|pixels|numbers|((source|target)\.)?(ids|lengths)"
+    r"|forms|tags|word_ids|letters|letter_lengths)"
+    r"|data/((references|sources|dev|(source|target)_dev)\.txt|(files|counted)\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
     rf"|{TEACHER}/(teacher\.json|\d{{5}}\.txt|(train|dev)\.(source|target))"
 )
 """Everything a run directory can hold before `run.json` is written."""
@@ -67,8 +68,8 @@ LORA_RATE = 5
 MAX_CONTINUED_LENGTH = 128
 """Tokens of a window, if an encoder is trained further and task.length is not given."""
 
-CLASSES = ("task.labels", "task.is_paired")
-"""Settings of classification that give the scores of a model their meaning."""
+CLASSES = ("task.labels", "task.is_paired", "task.columns", "task.tags", "task.schemes")
+"""Settings of classification and tagging that give the scores of a model their meaning."""
 
 TRAINED = ("training.optimiser", "training.freeze", "training.lora")
 """Settings that give the state of the optimiser its meaning."""
@@ -219,8 +220,10 @@ def _files_of_folders(
         Path(name).is_dir() for names in given.values() for name in names
     ):
         return found
-    if first.data_kind == "labelled text":
+    if first.data_kind in ("labelled text", "tagged text"):
         folder = next(name for names in given.values() for name in names if Path(name).is_dir())
+        if first.data_kind == "tagged text":
+            raise UsageError(f"{folder} is a folder; name files, such as '{Path(folder) / '*.conllu'}'")
         raise UsageError(
             f"{folder} is a folder; name files of labelled text, such as '{Path(folder) / '*.tsv'}'. Images are read "
             "by model.kind=vit or swin"

@@ -17,6 +17,7 @@ from seqloom.core.declaration import (
     ModelSizes,
     Pieces,
     Reason,
+    TaggedFacts,
     TextFacts,
     WordPairs,
 )
@@ -556,6 +557,68 @@ def choose_labelled_sizes(
             *sizes.reasons,
             Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}: {amount} examples, {strength} dropout"),
             Reason(("task.tokens_per_batch",), f"batches of {batch:,} tokens"),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class TaggedRung:
+    """What suits up to so many tagged words, whatever the model."""
+
+    words: int
+    dropout_rate: float
+    learning_rate: float
+    tokens_per_batch: int
+    passes: int
+    """Passes over the sentences."""
+
+
+TAGGED_LADDER = (
+    TaggedRung(20_000, 0.4, 5e-3, 256, 30),
+    TaggedRung(100_000, 0.4, 5e-3, 512, 20),
+    TaggedRung(1_000_000, 0.33, 5e-3, 512, 12),
+    TaggedRung(sys.maxsize, 0.2, 3e-3, 1024, 4),
+)
+"""From some hundred sentences to the largest treebanks."""
+
+TAGGED_EXTREMES = tuple(TaggedFacts(words // 16, words, (17,)) for words in (320, 200_000, 10**8))
+"""Tagged texts from tiny to huge."""
+
+
+def choose_tagged_sizes(
+    facts: TaggedFacts, model: ModelSettings, *, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of a tagger for this much tagged text; `is_started` says that it starts from a trained model."""
+    rung = next(rung for rung in TAGGED_LADDER if facts.words <= rung.words)
+    sizes, batch = model.sizes_for_tags(facts), rung.tokens_per_batch
+    passes = FINE_TUNING_PASSES if is_started else rung.passes
+    if steps is None:
+        steps = round_figure(max(200.0, passes * facts.words / batch))
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    training = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+    }
+    text = {"kind": "word", "segmentation": "spaces", "size": ALL_WORDS, "minimum_count": 1, "shared": False}
+    columns = f"{len(facts.tags)} column{'' if len(facts.tags) == 1 else 's'}"
+    return Sizing(
+        {
+            "text": text,
+            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "task": {"kind": "tagging", "tokens_per_batch": batch},
+            "training": training,
+        },
+        f"{facts.sentences:,} sentences, {facts.words:,} words with tags in {columns}, so:",
+        (
+            Reason(("text.size", "text.minimum_count"), "all words and their letters"),
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
+            Reason(("task.tokens_per_batch",), f"batches of {batch:,} words"),
             *training_reasons(training, falling="as a cosine"),
         ),
     )

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from seqloom.core.config import Config
 from seqloom.core.declaration import DataKindName, Purpose, Reason, TaskKind
 from seqloom.nn.bptt.truncation import FULL, Truncation
+from seqloom.text.spans import Scheme
 
 
 @dataclass(frozen=True)
@@ -463,6 +464,47 @@ class ClassificationConfig(TaskSettings):
                 raise ValueError(f"the label {label!r} is blank, or has a tab or a line end in it")
             if value.count(label) > 1:
                 raise ValueError(f"the label {label!r} is given {value.count(label)} times")
+        return value
+
+
+# --- tagging ----------------------------------------------------------------------------------------------------------
+
+
+class TaggingConfig(TaskSettings):
+    """What a tagger is trained for: the tags of each word, in one column of a file or in several."""
+
+    purpose: ClassVar[Purpose] = "tagger"
+    model_kind: ClassVar[str] = "tagger"
+    data_kind: ClassVar[DataKindName] = "tagged text"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("words", "outputs"), "tagger", "TaggingModel")
+    unit: ClassVar[str] = "tags"
+
+    kind: Literal["tagging"] = "tagging"
+    """Names this task in a config file."""
+    columns: tuple[str, ...] = Field((), max_length=1_000)
+    """The columns that are learned: upos, xpos, feats and lemma of CoNLL-U, or numbers such as 2 and 4, counted from 1,
+    of a file with token columns. By default all of these that have different values."""
+    tags: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The tags of each column, in the order of the scores of the model; of lemma, edit scripts that lead from a form to
+    its lemma. By default those of the training data, the most frequent first."""
+    schemes: dict[str, Scheme] = Field(default_factory=dict)
+    """How columns of spans are written: bio, iob1 or bioes. By default as in the training data; other columns have
+    none."""
+    word_dropout: float = Field(0.25, ge=0, le=100)
+    """The a of the probability a / (a + its count) with which a word is read as unknown in training."""
+    tokens_per_batch: int = Field(1024, ge=1, le=100_000_000)
+    """Places in a batch: sentences × the longest of them."""
+
+    @field_validator("columns")
+    @classmethod
+    def _are_tagged(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for column in value:
+            if column not in ("upos", "xpos", "feats", "lemma") and not column.isdecimal():
+                raise ValueError(
+                    f"unknown column {column!r}; use upos, xpos, feats or lemma, or the number of a token column"
+                )
+            if value.count(column) > 1:
+                raise ValueError(f"the column {column!r} is given {value.count(column)} times")
         return value
 
 
