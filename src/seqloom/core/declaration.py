@@ -10,7 +10,16 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors", "encoder", "classifier", "aligner", "denoiser"]
+Purpose = Literal[
+    "translator",
+    "language model",
+    "word vectors",
+    "encoder",
+    "classifier",
+    "aligner",
+    "denoiser",
+    "forecaster",
+]
 
 TaskKind = Literal[
     "translation",
@@ -22,6 +31,7 @@ TaskKind = Literal[
     "denoising",
     "classification",
     "contrastive",
+    "forecasting",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
@@ -112,6 +122,19 @@ class ImageFacts:
 
 
 @dataclass(frozen=True)
+class SeriesFacts:
+    """What the sizes of a forecaster are chosen from."""
+
+    rows: int
+    """Rows to train on."""
+    dev_rows: int
+    """Rows after these, to choose by."""
+    columns: int
+    period: int | None
+    """Rows after which the series repeat themselves; None if they do not."""
+
+
+@dataclass(frozen=True)
 class ClassifierInput:
     """How a model that classifies reads a text."""
 
@@ -178,6 +201,9 @@ class ModelSettings(Config):
 
     reads_images: ClassVar[bool] = False
     """Whether it reads images, and no text: it has no vocabulary and no tokeniser."""
+
+    reads_series: ClassVar[bool] = False
+    """The same for series of numbers."""
 
     search_defaults: ClassVar[Mapping[str, Any]] = {}
     """Search settings that suit the model, where they differ from the defaults."""
@@ -257,6 +283,10 @@ class ModelSettings(Config):
 
     def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:  # noqa: ARG002
         """Sizes of a classifier for these images; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_series(self, facts: SeriesFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a forecaster for these series; `self` holds the settings that were given."""
         return ModelSizes()
 
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
