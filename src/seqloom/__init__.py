@@ -19,6 +19,10 @@ encoder.encode(["The old man reads."])
 from seqloom import Classifier
 classifier = Classifier.load("reviews/model")
 classifier.classify(["A delightful film."])[0].label
+
+from seqloom import Forecaster
+forecaster = Forecaster.load("load/model")
+forecaster.forecast("load.csv", steps=96).values
 """
 
 from typing import TYPE_CHECKING, Any
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from seqloom.apps.aligner import Aligner
     from seqloom.apps.classifier import Classifier
     from seqloom.apps.encoder import Encoder
+    from seqloom.apps.forecaster import Forecaster
     from seqloom.apps.language_model import LanguageModel
     from seqloom.apps.translator import Translator
     from seqloom.classical.vectors import WordVectors
@@ -42,6 +47,7 @@ __all__ = [
     "Aligner",
     "Classifier",
     "Encoder",
+    "Forecaster",
     "LanguageModel",
     "SearchConfig",
     "SeqloomError",
@@ -84,6 +90,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.apps.encoder import Encoder
 
         return Encoder
+    if name == "Forecaster":
+        from seqloom.apps.forecaster import Forecaster
+
+        return Forecaster
     if name == "LanguageModel":
         from seqloom.apps.language_model import LanguageModel
 

@@ -97,8 +97,16 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 def score_rows(scores: "Sequence[CorpusScore]") -> list[str]:
     """A line per score: name, value, 95% interval, signature."""
     return table(
-        [(score.name, f"{score.value:.2f}", interval_text(score.interval), score.signature) for score in scores]
+        [
+            (score.name, score_text(score.name, score.value), interval_text(score.interval), score.signature)
+            for score in scores
+        ]
     )
+
+
+def score_text(name: str, value: float) -> str:
+    """A score with as many decimals as tell models apart: errors of forecasts are small numbers."""
+    return f"{value:.4f}" if name.startswith(("MSE", "MAE")) else f"{value:.2f}"
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:

@@ -251,7 +251,8 @@ class Forecaster(nn.Module):
     def forecast(self, history: Windows, *, horizon: int) -> Float[Tensor, "rows horizon columns"]:
         """The next `horizon` values. Steps beyond the outputs of one pass are made of forecasts."""
         if horizon <= self.outputs:
-            return self(history)[:, :horizon]
+            ahead: Tensor = self(history)
+            return ahead[:, :horizon]
         if self.outputs == 1 and isinstance(self.core, RecurrentCore):
             scaled, level, scale = self._normed(history)
             return self._windows(self.core.roll(self._sequences(scaled), horizon)) * scale + level
