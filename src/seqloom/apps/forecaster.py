@@ -11,7 +11,7 @@ is a quantile of the dev residuals of the same step and column, in spreads of th
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -40,7 +40,8 @@ from seqloom.tasks.settings import ForecastingConfig
 WINDOWS_AT_ONCE = 256
 """Windows that are forecast together."""
 
-DEFAULT_COVERAGE = 0.9
+USUAL_COVERAGE = 0.9
+"""Of bands, unless another one is requested; less if there were too few dev windows to calibrate it."""
 
 MAX_SHIFT = 2.0
 """Deviations of the training rows by which the mean of the recent rows may differ before it counts as drift."""
@@ -184,13 +185,17 @@ class Forecaster:
     # --- forecasts ---------------------------------------------------------------------------------------------------
 
     def forecast(
-        self, series: Input, *, steps: int | None = None, coverage: float | None = DEFAULT_COVERAGE
+        self, series: Input, *, steps: int | None = None, coverage: float | Literal["usual"] | None = "usual"
     ) -> Forecast:
-        """The next `steps` values, by default as many as the horizon, with bands of this coverage if one is given."""
+        """The next `steps` values, by default as many as the horizon, with bands of this coverage; None leaves them out.
+
+        The usual coverage is 0.9, or what there were dev windows enough for.
+        """
         read = self.read(series)
         table = read.series if isinstance(read, SeriesReading) else read
         count = self.horizon if steps is None else as_whole_number(steps, "steps", least=1)
         self._require_rows(read, self.history, what="a forecast")
+        coverage = self.usual_coverage if coverage == "usual" else coverage
         radius = None if coverage is None else self._radius(coverage)
         past = self._scaling.apply(table.values[None, len(table) - self.history :])  # [1, history, columns]
         ahead = self._run(past, count)
@@ -212,6 +217,12 @@ class Forecaster:
             times = tuple(time + zone for time in format_times(made))
         values = self._scaling.invert(ahead[0])
         return Forecast(self.names, times, values, None if radius is None else coverage, lower, upper)
+
+    @property
+    def usual_coverage(self) -> float | None:
+        """The coverage of bands if none is requested; None if they are not calibrated."""
+        known = [] if self.record is None else self.record.coverages.tolist()
+        return max((each for each in known if each <= USUAL_COVERAGE), default=None)
 
     def _radius(self, coverage: float) -> Float64[np.ndarray, "horizon columns"]:
         """Half the width of bands of this coverage, in spreads of the history."""
@@ -259,7 +270,7 @@ class Forecaster:
         steps: int | None = None,
         rows: int | None = None,
         stride: int = 1,
-        coverage: float | None = DEFAULT_COVERAGE,
+        coverage: float | Literal["usual"] | None = "usual",
     ) -> Backtest:
         """Forecast from every `stride`-th row, and compare with what followed.
 
@@ -276,7 +287,7 @@ class Forecaster:
                 f"rows={last:,}: a backtest of {horizon:,} steps with a history of {self.history:,} can have from "
                 f"{horizon:,} to {len(table) - self.history:,} of the {len(table):,} rows"
             )
-        radius = None
+        coverage, radius = self.usual_coverage if coverage == "usual" else coverage, None
         if coverage is not None and self.record is not None and horizon <= self.horizon:
             radius = self._radius(coverage)[:horizon]
         scaled, part = self._scaling.apply(table.values), range(len(table) - last, len(table))

@@ -295,6 +295,7 @@ SCORES = {
     "exact_match": "exact match",
     "round_trip": "round-trip chrF",
     "accuracy": "accuracy",
+    "mae": "MAE",
     "macro_f1": "macro-F1",
     "targets_found": "targets found first (%)",
     "sources_found": "sources found first (%)",
@@ -317,8 +318,8 @@ def sentences(event: Event) -> list[str]:
             settings = ", ".join(f"{name}={value}" for name, value in policy["settings"].items())
             return [f"{count}; {settings} ({policy['reason']})" if settings and event["threads"] > 1 else count]
         case "encoded":
-            if "images" in event.values:
-                return [f"{event['name']}: {counted(event['images'], 'image')}"]
+            if noun := next((each for each in ("image", "row") if f"{each}s" in event.values), None):
+                return [f"{event['name']}: {counted(event[f'{noun}s'], noun)}"]
             if "lines" in event.values:  # text of one language
                 rest = f"; {event['unknown']:.2%} of them unknown" if event["unknown"] > 0 else ""
                 size_of = f"{counted(event['lines'], 'line')}, {counted(event['tokens'], 'token')}"

@@ -126,10 +126,10 @@ def forecast(
         require_picture(picture)
         require_new_file(picture, inputs=[series], flag="--picture")
 
-    from seqloom.apps.forecaster import DEFAULT_COVERAGE, Forecaster, plain_values
+    from seqloom.apps.forecaster import Forecaster, plain_values
     from seqloom.data.series import SeriesReading
 
-    wanted = None if no_bands else DEFAULT_COVERAGE if coverage is None else coverage
+    wanted: float | Literal["usual"] | None = None if no_bands else "usual" if coverage is None else coverage
     with show_events(as_json=json) as listener:
         forecaster = Forecaster.load(model)
         read = forecaster.read(series, fill=fill)

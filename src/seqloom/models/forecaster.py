@@ -73,7 +73,7 @@ class ForecasterConfig(CellOptions):
 
     purpose: ClassVar[Purpose] = "forecaster"
     task_kind: ClassVar[TaskKind] = "forecasting"
-    reads_series: ClassVar[bool] = True
+    has_vocabulary: ClassVar[bool] = False
 
     kind: Literal["forecaster"] = "forecaster"
     """Names this model in a config file."""

@@ -12,7 +12,7 @@ What a model directory has beside its weights (`ForecastRecord`):
     quantiles   of the training rows, by which drift is measured
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -67,13 +67,7 @@ QUANTILES = 11
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def size_series(
-    config: RunConfig,
-    files: Sequence[Path],
-    *,
-    formats: object = (),  # noqa: ARG001
-    listener: Listener = ignore,  # noqa: ARG001
-) -> Sizing:
+def size_series(config: RunConfig, files: Sequence[Path]) -> Sizing:
     """Sizes for the table of numbers at this place, with its names, period and scaling."""
     model, task = series_settings(config)
     train = _read(config, "train", [str(file) for file in files])
@@ -284,6 +278,9 @@ class SeriesData:
             "series": columns,
             "data": self.train.fingerprint(),
         }
+
+    def sample_texts(self) -> Sequence[Iterable[str]]:
+        return ()
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         """The errors of the model on the dev windows, beside those of rules, and what its bands are made of."""

@@ -119,6 +119,11 @@ class ForecastingTask:
             batch = self._cut(self.dev, begins[first : first + DEV_WINDOWS], ahead=self.horizon)
             yield cast("ForecastingModel", model).forecast(batch.history, horizon=self.horizon), batch
 
+    @property
+    def chance(self) -> None:
+        """A model that has learned nothing repeats the last value: rules are measured beside it."""
+        return
+
     def describe(self, batch: WindowBatch) -> str:
         shown = ", ".join(str(begin + 1) for begin in batch.begins[:5].tolist())
         more = " …" if len(batch.begins) > 5 else ""
