@@ -139,7 +139,7 @@ class Forecaster:
         settings, task = series_settings(loaded.config)
         self.names, self.period = task.series, task.period
         self.history, self.horizon = settings.history, settings.horizon
-        self._scaling, self._model = scaling_of(loaded.config), loaded.model.eval()
+        self.scaling, self._model = scaling_of(loaded.config), loaded.model.eval()
         self.record: ForecastRecord | None = None
         if has_file(loaded.folder, FORECASTS):  # a checkpoint of an unfinished run has none
             place = loaded.folder / FORECASTS
@@ -187,7 +187,7 @@ class Forecaster:
     def forecast(
         self, series: Input, *, steps: int | None = None, coverage: float | Literal["usual"] | None = "usual"
     ) -> Forecast:
-        """The next `steps` values, by default as many as the horizon, with bands of this coverage; None leaves them out.
+        """The next `steps` values, by default as many as the horizon, with bands of this coverage; None for none.
 
         The usual coverage is 0.9, or what there were dev windows enough for.
         """
@@ -197,14 +197,14 @@ class Forecaster:
         self._require_rows(read, self.history, what="a forecast")
         coverage = self.usual_coverage if coverage == "usual" else coverage
         radius = None if coverage is None else self._radius(coverage)
-        past = self._scaling.apply(table.values[None, len(table) - self.history :])  # [1, history, columns]
+        past = self.scaling.apply(table.values[None, len(table) - self.history :])  # [1, history, columns]
         ahead = self._run(past, count)
         lower = upper = None
         if radius is not None:
             known = min(count, self.horizon)
             half = np.full((count, len(self.names)), np.nan)
             half[:known] = radius[:known] * history_spread(past)[0]
-            lower, upper = (self._scaling.invert(ahead[0] + sign * half) for sign in (-1, 1))
+            lower, upper = (self.scaling.invert(ahead[0] + sign * half) for sign in (-1, 1))
             if count > self.horizon:
                 warn(
                     f"the model was trained for {self.horizon:,} steps ahead: later ones are made of forecasts, and "
@@ -215,8 +215,28 @@ class Forecaster:
             zone = "Z" if read.form.time_kind == "date-time with offset" else ""
             made = continue_times(table.times, read.frequency, steps=count)
             times = tuple(time + zone for time in format_times(made))
-        values = self._scaling.invert(ahead[0])
+        values = self.scaling.invert(ahead[0])
         return Forecast(self.names, times, values, None if radius is None else coverage, lower, upper)
+
+    def forecast_many(
+        self,
+        histories: Float64[np.ndarray, "windows rows columns"],
+        *,
+        steps: int | None = None,
+        windows_per_batch: int = WINDOWS_AT_ONCE,
+    ) -> Float64[np.ndarray, "windows steps columns"]:
+        """The next values of many histories, without bands. What is beside a history in a batch changes nothing."""
+        found = np.asarray(histories, np.float64)
+        if found.ndim != 3 or found.shape[1] < self.history or found.shape[2] != len(self.names):
+            raise UsageError(
+                f"histories has the shape {list(found.shape)}; needed are [windows, {self.history} or more, "
+                f"{len(self.names)}]"
+            )
+        count = self.horizon if steps is None else as_whole_number(steps, "steps", least=1)
+        made = np.empty((len(found), count, len(self.names)))
+        for some in _blocks(len(found), as_whole_number(windows_per_batch, "windows_per_batch", least=1)):
+            made[some] = self._run(self.scaling.apply(found[some]), count)
+        return self.scaling.invert(made)
 
     @property
     def usual_coverage(self) -> float | None:
@@ -290,7 +310,7 @@ class Forecaster:
         coverage, radius = self.usual_coverage if coverage == "usual" else coverage, None
         if coverage is not None and self.record is not None and horizon <= self.horizon:
             radius = self._radius(coverage)[:horizon]
-        scaled, part = self._scaling.apply(table.values), range(len(table) - last, len(table))
+        scaled, part = self.scaling.apply(table.values), range(len(table) - last, len(table))
         history, future = cut_windows(scaled, part, history=self.history, horizon=horizon, stride=stride)
         shape = (horizon, len(self.names))
         squared, absolute, covered = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -306,7 +326,7 @@ class Forecaster:
             for name, rule in rules.items():
                 of_rules[name] += float(np.square(rule.forecast(past, horizon=horizon) - truth).sum())
         count = len(future)
-        by_series = (absolute / count).mean(axis=0) * self._scaling.deviation
+        by_series = (absolute / count).mean(axis=0) * self.scaling.deviation
         return Backtest(
             windows=count,
             horizon=horizon,
@@ -332,7 +352,7 @@ class Forecaster:
         recent, found = table.values[len(table) - count :], []
         for column, name in enumerate(self.names):
             values, quantiles = recent[:, column], self.record.quantiles[:, column]
-            mean, deviation = float(self._scaling.mean[column]), float(self._scaling.deviation[column])
+            mean, deviation = float(self.scaling.mean[column]), float(self.scaling.deviation[column])
             # The shares of the recent values in each tenth of the training rows; half a value keeps ln finite.
             inner = np.unique(quantiles[1:-1])
             expected = np.diff(
@@ -354,9 +374,9 @@ class Forecaster:
         return tuple(found)
 
 
-def _blocks(windows: int) -> Iterator[slice]:
-    for begin in range(0, windows, WINDOWS_AT_ONCE):
-        yield slice(begin, begin + WINDOWS_AT_ONCE)
+def _blocks(windows: int, size: int = WINDOWS_AT_ONCE) -> Iterator[slice]:
+    for begin in range(0, windows, size):
+        yield slice(begin, begin + size)
 
 
 def plain_values(found: Forecast | Backtest) -> dict[str, Any]:
@@ -365,8 +385,9 @@ def plain_values(found: Forecast | Backtest) -> dict[str, Any]:
     def rows(array: np.ndarray | None) -> Any:
         if array is None:
             return None
-        cleaned = np.where(np.isfinite(array), array, None)
-        return cleaned.tolist()
+        found = array.astype(object)
+        found[~np.isfinite(array)] = None
+        return found.tolist()
 
     if isinstance(found, Forecast):
         return {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from seqloom.cli.arguments import ModelFolder, require_new_file, require_picture
+from seqloom.cli.arguments import ModelFolder, require_picture
 from seqloom.cli.console import clean, counted, examples, show_events, table
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, json_line, notice
@@ -124,7 +124,6 @@ def forecast(
         if backtest or drift:
             raise UsageError(f"--picture {picture} draws a forecast; leave out --{'backtest' if backtest else 'drift'}")
         require_picture(picture)
-        require_new_file(picture, inputs=[series], flag="--picture")
 
     from seqloom.apps.forecaster import Forecaster, plain_values
     from seqloom.data.series import SeriesReading

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -28,7 +29,7 @@ def plot_forecast(
     shown = min(len(names), MAX_PANELS)
     figure = Figure(figsize=(7.2, 1.1 + 1.5 * shown), layout="constrained")
     steps = np.arange(1, len(values) + 1)
-    plain = {"family": fonts(), "parse_math": False}
+    plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
     for at in range(shown):
         axes = figure.add_subplot(shown, 1, at + 1)
         tidy(axes)

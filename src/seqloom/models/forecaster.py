@@ -145,7 +145,7 @@ class ForecasterConfig(CellOptions):
             why_horizon = "one period" if horizon == facts.period else "as the series has no period that fits"
         history = self.history if "history" in given else fitting_history(facts, horizon)
         periods = f", {history // facts.period} periods" if facts.period and history % facts.period == 0 else ""
-        settings: dict[str, Any] = {"horizon": horizon, "history": history}
+        settings: dict[str, Any] = {"design": self.design, "horizon": horizon, "history": history}
         reasons = [Reason(("model.horizon",), f"{_steps(horizon)} ahead: {why_horizon}")] if why_horizon else []
         reasons.append(Reason(("model.history",), f"each forecast looks at {history:,} rows{periods}"))
         shared = " for all columns" if facts.columns > 1 and self.channels == "independent" else ""

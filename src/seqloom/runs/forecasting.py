@@ -206,7 +206,7 @@ class SeriesFiles:
     """The rows of a run."""
 
     train: Float64[np.ndarray, "time columns"]
-    dev: Float64[np.ndarray, "time columns"]
+    dev: Float64[np.ndarray, "dev_time columns"]
     """With rows before them."""
     context: int
     """How many these are."""

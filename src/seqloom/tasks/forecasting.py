@@ -94,7 +94,6 @@ class ForecastingTask:
         total = difference.square().sum() if self.config.loss == "squared" else difference.abs().sum()
         return Loss(total, batch.future.numel())
 
-    @torch.no_grad()
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Mean squared and mean absolute error over all dev windows and the whole horizon, in deviations."""
         squared, absolute, count = 0.0, 0.0, 0
@@ -109,7 +108,6 @@ class ForecastingTask:
         """The mean squared error of the dev windows, in deviations."""
         return self.validate(model)["loss"]
 
-    @torch.no_grad()
     def dev_forecasts(
         self, model: nn.Module
     ) -> Iterator[tuple[Float32[Tensor, "windows horizon columns"], WindowBatch]]:
@@ -117,7 +115,9 @@ class ForecastingTask:
         begins = np.array(self.dev.begins(history=self.history, horizon=self.horizon))
         for first in range(0, len(begins), DEV_WINDOWS):
             batch = self._cut(self.dev, begins[first : first + DEV_WINDOWS], ahead=self.horizon)
-            yield cast("ForecastingModel", model).forecast(batch.history, horizon=self.horizon), batch
+            with torch.no_grad():
+                forecasts = cast("ForecastingModel", model).forecast(batch.history, horizon=self.horizon)
+            yield forecasts, batch
 
     @property
     def chance(self) -> None:
