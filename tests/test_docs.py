@@ -16,6 +16,7 @@ import gzip
 import importlib.util
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -65,6 +66,7 @@ OTHERS = {
     "vae": ["model.width=16", "text.size=60", *SHORT],
     "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],
+    "forecaster": SHORT,
     "ngram": ["text.size=60"],
     "markov": ["text.size=60"],
     "hmm": ["text.size=60", "model.states=4", "model.iterations=3"],
@@ -147,6 +149,8 @@ def _write_corpus(folder: Path) -> None:
         f"who {verb} {n} ?\tthe {word} {verb} {n} .\n" for n in range(9) for word, verb in tones.values()
     )
     (folder / "questions.tsv").write_text(questions, encoding="utf-8")
+    hours = [f"2024-01-{1 + n // 24:02} {n % 24:02}:00,{50 + 10 * math.sin(n / 4):.3f},{n % 24}" for n in range(400)]
+    (folder / "load.csv").write_text("\n".join(["time,north,south", *hours]) + "\n", encoding="utf-8")
     for number in range(40):
         home = folder / "photos" / ("cats", "dogs")[number % 2]
         home.mkdir(parents=True, exist_ok=True)

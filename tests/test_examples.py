@@ -14,6 +14,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.bert import Bert
 from seqloom.models.elmo import Elmo
+from seqloom.models.forecaster import Forecaster
 from seqloom.models.protocols import TranslationModel
 from seqloom.models.vae import Vae
 from seqloom.models.vision import ImageModelSettings
@@ -74,6 +75,10 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
     elif isinstance(small, ImageModelSettings):
         scores = model.class_scores(torch.randn(2, small.channels, *small.image_size))
         scores.sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Forecaster):
+        model(torch.randn(2, model.history, model.columns)).sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return
     elif isinstance(model, Bert):
