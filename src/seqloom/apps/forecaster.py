@@ -248,8 +248,8 @@ class Forecaster:
         """Half the width of bands of this coverage, in spreads of the history."""
         if self.record is None:
             raise UsageError(
-                f"{by_origin(str(self.loaded.folder))} is not finished, so that its bands are not calibrated; finish "
-                "the run, or forecast without bands"
+                f"{by_origin(str(self.loaded.folder))} has no calibrated bands: it is a checkpoint of an unfinished run, "
+                "or a mean of models; finish the run, or forecast without bands"
             )
         known = self.record.coverages.tolist()
         if coverage not in known:
@@ -344,7 +344,8 @@ class Forecaster:
         """How the last `rows` rows, by default those of one history, differ from the training rows."""
         if self.record is None:
             raise UsageError(
-                f"{by_origin(str(self.loaded.folder))} is not finished: its training rows are not described"
+                f"{by_origin(str(self.loaded.folder))} does not describe its training rows: it is a checkpoint of an "
+                "unfinished run, or a mean of models; finish the run"
             )
         read = self.read(series)
         table = read.series if isinstance(read, SeriesReading) else read

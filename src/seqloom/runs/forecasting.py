@@ -157,10 +157,14 @@ def _held_out(config: RunConfig, train: SeriesReading) -> tuple[int, int]:
 
 def open_series(config: RunConfig, *, listener: Listener) -> "SeriesFiles":
     """Open and check the table of a run. Without a dev file, its last rows are held out."""
-    model, _ = series_settings(config)
+    model, task = series_settings(config)
     train = _read(config, "train", config.data.train)
     for sentence in (*train.form.reasons, *train.notices):
         notice(listener, f"{train.path.name}: {sentence}" if sentence in train.form.reasons else sentence)
+    require_names(train, task.series, of="task.series")
+    if len(train.series.names) != model.columns:  # such as of training.start_from
+        message = f"{len(train.series.names)} series, but the model reads {model.columns} (model.columns)"
+        raise DataError(problems=[Problem(message, str(train.path), 1)])
     values, times = train.series.values, train.series.times
     span = ""
     if times is not None:
