@@ -248,8 +248,8 @@ class Forecaster:
         """Half the width of bands of this coverage, in spreads of the history."""
         if self.record is None:
             raise UsageError(
-                f"{by_origin(str(self.loaded.folder))} has no calibrated bands: it is a checkpoint of an unfinished run, "
-                "or a mean of models; finish the run, or forecast without bands"
+                f"{by_origin(str(self.loaded.folder))} has no calibrated bands: it is a checkpoint of an unfinished "
+                "run, or a mean of models; finish the run, or forecast without bands"
             )
         known = self.record.coverages.tolist()
         if coverage not in known:

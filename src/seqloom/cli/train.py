@@ -56,8 +56,8 @@ TrainFiles = Annotated[
         help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
         "models, encoders, denoising and word vectors, any number of texts; for classifiers, files with a label and a "
         "text in each line (.tsv, .jsonl, __label__X text, X text), or images: a folder with one subfolder per class, "
-        "or an .npz file; for forecasters, a .csv or .tsv of numbers. Or a folder: its pairs of files (news.de and news.en, with data.source=de data.target=en), "
-        "its .tsv or .tmx files, or its texts.",
+        "or an .npz file; for forecasters, a .csv or .tsv of numbers. Or a folder: its pairs of files (news.de and "
+        "news.en, with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
