@@ -10,7 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors", "encoder", "classifier", "aligner", "denoiser"]
+Purpose = Literal[
+    "translator", "language model", "word vectors", "encoder", "classifier", "aligner", "denoiser", "transcriber"
+]
 
 TaskKind = Literal[
     "translation",
@@ -22,6 +24,7 @@ TaskKind = Literal[
     "denoising",
     "classification",
     "contrastive",
+    "transcription",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
@@ -112,6 +115,21 @@ class ImageFacts:
 
 
 @dataclass(frozen=True)
+class FrameFacts:
+    """What the sizes of a model that transcribes are chosen from."""
+
+    samples: int
+    frames: int
+    """Of all samples."""
+    symbols: int
+    """Characters of all transcripts."""
+    features: int
+    """Numbers of each frame."""
+    least_per_symbol: float
+    """Frames per symbol of the sample that has fewest, the blanks between equal symbols counted."""
+
+
+@dataclass(frozen=True)
 class ClassifierInput:
     """How a model that classifies reads a text."""
 
@@ -178,6 +196,9 @@ class ModelSettings(Config):
 
     reads_images: ClassVar[bool] = False
     """Whether it reads images, and no text: it has no vocabulary and no tokeniser."""
+
+    reads_frames: ClassVar[bool] = False
+    """Whether it reads frames of sound, handwriting or images, and writes text."""
 
     search_defaults: ClassVar[Mapping[str, Any]] = {}
     """Search settings that suit the model, where they differ from the defaults."""
@@ -257,6 +278,10 @@ class ModelSettings(Config):
 
     def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:  # noqa: ARG002
         """Sizes of a classifier for these images; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_frames(self, facts: FrameFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a model that transcribes such samples; `self` holds the settings that were given."""
         return ModelSizes()
 
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002

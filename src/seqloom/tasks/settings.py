@@ -501,6 +501,18 @@ class UnsupervisedConfig(TaskSettings):
     """Validations in a row with a lower round-trip chrF than the one before, after which training ends; 0 continues."""
 
 
+class TranscriptionConfig(TaskSettings):
+    """What a model is trained for that writes down recordings, handwriting or images of lines."""
+
+    purpose: ClassVar[Purpose] = "transcriber"
+    model_kind: ClassVar[str] = "ctc"
+
+    kind: Literal["transcription"] = "transcription"
+    """Names this task in a config file."""
+    frames_per_batch: int = Field(8_000, ge=1, le=100_000_000)
+    """Places in a batch: samples × the frames of the longest of them."""
+
+
 class FittingConfig(TaskSettings):
     """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
 
