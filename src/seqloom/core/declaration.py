@@ -29,6 +29,9 @@ TaskKind = Literal[
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
 
+DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images"]
+"""What files of a run hold."""
+
 StepperOption = Literal["heads", "shortlist"]
 """Optional keyword arguments of a translation model's `stepper`, which its `stepper_options` name: which head counts as
 attention, and the symbols that each sentence may use."""
@@ -195,7 +198,9 @@ class ModelSettings(Config):
     """Whether a text is read in windows of at most `longest` tokens, each by itself: no state is carried."""
 
     reads_images: ClassVar[bool] = False
-    """Whether it reads images, and no text: it has no vocabulary and no tokeniser."""
+    """Whether it reads images, and no text."""
+    has_vocabulary: ClassVar[bool] = True
+    """Whether it reads or writes symbols of a vocabulary; without one a run has no tokenisers."""
 
     reads_frames: ClassVar[bool] = False
     """Whether it reads frames of sound, handwriting or images, and writes text."""

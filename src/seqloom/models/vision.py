@@ -92,6 +92,7 @@ class ImageModelSettings(ModelSettings):
     purpose: ClassVar[Purpose] = "classifier"
     task_kind: ClassVar[TaskKind] = "classification"
     reads_images: ClassVar[bool] = True
+    has_vocabulary: ClassVar[bool] = False
     head: ClassVar[tuple[str, ...]] = ("classifier.",)
 
     image_size: Size = (224, 224)

@@ -16,7 +16,7 @@ from seqloom.classical.markov import MarkovConfig
 from seqloom.classical.ngram import NGramConfig
 from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
-from seqloom.core.declaration import ModelSettings, Purpose
+from seqloom.core.declaration import DataKindName, ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
 from seqloom.data.images import ImageConfig
@@ -378,9 +378,21 @@ class RunConfig(Config):
         return declared or ("translator" if isinstance(self.task, TranslationConfig) else "language model")
 
     @property
+    def data_kind(self) -> DataKindName:
+        """What the files of the run hold, as its task declares; for others it follows from what the model is for."""
+        if self.task.data_kind == "labelled text" and self.model.reads_images:
+            return "labelled images"
+        return self.task.data_kind or ("pairs" if self.purpose in ("translator", "aligner") else "text")
+
+    @property
     def reads_pairs(self) -> bool:
-        """Whether the model learns from sentence pairs, and not from a text of one language."""
-        return self.task.reads_pairs or self.purpose in ("translator", "aligner")
+        """Whether the model learns from two languages, and not from a text of one."""
+        return self.data_kind in ("pairs", "two texts")
+
+    @property
+    def unit(self) -> str:
+        """What its losses count."""
+        return "images" if self.data_kind == "labelled images" else self.task.unit
 
     @model_validator(mode="after")
     def _task_fits(self) -> "RunConfig":

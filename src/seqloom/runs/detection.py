@@ -15,12 +15,7 @@ from seqloom.core.symbols import END
 from seqloom.data.corpus import open_corpus
 from seqloom.data.plain_text import Stream, TextCorpus
 from seqloom.data.store import Store
-from seqloom.runs.images import ImageData
-from seqloom.runs.labelled import LabelledData
 from seqloom.runs.model_dir import Card, parse_card, read_part, read_settings, stored_tables
-from seqloom.runs.plain_text import TextData
-from seqloom.runs.translation import PairData
-from seqloom.runs.two_texts import TwoTextData
 from seqloom.text.detection import LanguageTable, learn_table, script_table
 from seqloom.text.formats.segments import Languages
 from seqloom.text.languages import language_name
@@ -33,17 +28,17 @@ MAX_LINES, MAX_LINE_CHARACTERS = 10_000, 300
 """The sample of a text file: so many lines, evenly spread, and how much of each."""
 
 
-def learn_tables(
-    data: PairData | TextData | TwoTextData | LabelledData | ImageData, languages: Languages
-) -> dict[str, LanguageTable]:
-    """Tables of the named languages, from a sample of the encoded training text; a language model has a target only."""
-    if isinstance(data, ImageData):
-        return {}
-    if isinstance(data, TwoTextData):
-        return _tables([_decoded(text.train.targets.ids, data.tokenizers.target) for text in data.texts], languages)
-    if isinstance(data, LabelledData):
-        return _tables([_decoded(data.train.ids, data.tokenizers.target)], languages)
-    return _tables(_encoded_sides(data.train, data.tokenizers), languages)
+def learn_tables(sides: Sequence[Iterable[str]], languages: Languages) -> dict[str, LanguageTable]:
+    """A table for each language that has a name, and letters in the text; one side alone is that of the target.
+
+    Each side is a sample of its lines.
+    """
+    texts: dict[str, Iterable[str]] = {}
+    for language, lines in zip(languages[len(languages) - len(sides) :], sides, strict=True):
+        if language is not None:  # both sides may be in the same language
+            texts[language] = chain(texts.get(language, ()), lines)
+    learned = {language: learn_table(lines) for language, lines in texts.items()}
+    return {language: table for language, table in learned.items() if table.scripts}
 
 
 def load_detection_tables(folder: Path, *, listener: Listener = ignore) -> dict[str, LanguageTable]:
@@ -64,7 +59,7 @@ def load_detection_tables(folder: Path, *, listener: Listener = ignore) -> dict[
     for what, read in (("the text of its run", _run_sides), ("its training files", _file_sides)):
         # If they are missing or damaged, the other may not be.
         with suppress(SeqloomError, OSError):
-            tables = {**_tables(read(folder, card), (card.source, card.target)), **tables}
+            tables = {**learn_tables(read(folder, card), (card.source, card.target)), **tables}
             origin = f"learned from {what}"
             break
     else:
@@ -76,23 +71,14 @@ def load_detection_tables(folder: Path, *, listener: Listener = ignore) -> dict[
     return {**tables, **by_script}
 
 
-def _tables(sides: Sequence[Iterable[str]], languages: Languages) -> dict[str, LanguageTable]:
-    """A table for each language that has a name, and letters in the text; one side alone is that of the target."""
-    texts: dict[str, Iterable[str]] = {}
-    for language, lines in zip(languages[-len(sides) :], sides, strict=True):
-        if language is not None:  # both sides may be in the same language
-            texts[language] = chain(texts.get(language, ()), lines)
-    learned = {language: learn_table(lines) for language, lines in texts.items()}
-    return {language: table for language, table in learned.items() if table.scripts}
-
-
-def _encoded_sides(train: Store | Stream, tokenizers: Tokenizers) -> list[Iterator[str]]:
+def sample_sides(train: Store | Stream, tokenizers: Tokenizers) -> list[Iterator[str]]:
+    """A sample of the lines of both sides, or of a text."""
     if isinstance(train, Stream):
-        return [_decoded(train.ids, tokenizers.target)]
-    return [_decoded(train.sources.ids, tokenizers.source), _decoded(train.targets.ids, tokenizers.target)]
+        return [sample_text(train.ids, tokenizers.target)]
+    return [sample_text(train.sources.ids, tokenizers.source), sample_text(train.targets.ids, tokenizers.target)]
 
 
-def _decoded(ids: UInt[np.ndarray, " tokens"], tokenizer: Tokenizer) -> Iterator[str]:
+def sample_text(ids: UInt[np.ndarray, " tokens"], tokenizer: Tokenizer) -> Iterator[str]:
     """A sample of a text, line by line; the first and last of a window may be parts of lines."""
     windows = min(MAX_WINDOWS, -(-len(ids) // WINDOW))
     for number in range(windows):
@@ -107,7 +93,7 @@ def _run_sides(folder: Path, card: Card) -> list[Iterator[str]]:
     run = Path(card.trained_on["unfinished"].get("run", "")) if "unfinished" in card.trained_on else folder.parent
     text = run / "data" / "train"
     is_paired = read_settings(folder).reads_pairs
-    return _encoded_sides(Store.open(text) if is_paired else Stream.open(text), Tokenizers.load(run / "text"))
+    return sample_sides(Store.open(text) if is_paired else Stream.open(text), Tokenizers.load(run / "text"))
 
 
 def _file_sides(folder: Path, card: Card) -> list[Iterator[str]]:

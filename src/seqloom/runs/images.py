@@ -8,7 +8,7 @@ Labels, size, channels and scaling are found when sizes are chosen, and are part
 the seed, are held out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -234,6 +234,9 @@ class ImageData:
     def card_values(self, config: RunConfig) -> dict[str, Any]:
         """The training data, for the model card."""
         return {"files": list(config.data.train), "images": len(self.train), "data": self.train.fingerprint()}
+
+    def sample_texts(self) -> Sequence[Iterable[str]]:
+        return ()
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         """Accuracy and macro-F1 of the dev images."""

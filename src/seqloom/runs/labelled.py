@@ -7,7 +7,7 @@ The labels are found when sizes are chosen, and are part of the settings (`task.
 drawn by the seed are held out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from seqloom.data.labelled import LabelledCorpus, LabelledLines, LabelledStore, 
 from seqloom.metrics.classification import score_labels
 from seqloom.metrics.scoring import Bootstrap
 from seqloom.runs.config import RunConfig
+from seqloom.runs.detection import sample_text
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import SAMPLED_LINES, Sizing, choose_labelled_sizes
@@ -236,6 +237,9 @@ class LabelledData:
             "data": self.train.fingerprint(),
             "tokenizers": [self.tokenizers.target.fingerprint],
         }
+
+    def sample_texts(self) -> Sequence[Iterable[str]]:
+        return [sample_text(self.train.ids, self.tokenizers.target)]
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         """Accuracy and macro-F1 of the dev text."""

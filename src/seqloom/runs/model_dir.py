@@ -79,13 +79,8 @@ _COUNTED = (
 
 def counted_name(config: RunConfig) -> str:
     """The name on a card of what training has counted: what its loss is a sum over."""
-    if config.task.kind == "contrastive":
-        return "pairs_read"
-    if config.model.reads_images:
-        return "images_read"
-    names = {"encoder": "hidden_tokens", "classifier": "texts_read"}
-    names |= dict.fromkeys(("translator", "denoiser"), "target_tokens")
-    return names.get(config.purpose, "tokens_read")
+    names = {"encoder": "hidden_tokens", "translator": "target_tokens", "denoiser": "target_tokens"}
+    return names.get(config.purpose, "tokens_read") if config.unit == "tokens" else f"{config.unit}_read"
 
 
 @dataclass(frozen=True)
@@ -325,7 +320,7 @@ def read_calibration(folder: Path) -> Calibration | None:
 
 def stored_tokenizers(folder: Path, config: RunConfig) -> Tokenizers:
     """The tokenisers of a model directory or a run with these settings; a model that reads images has none."""
-    return NoTokenizers() if config.model.reads_images else Tokenizers.load(folder / "text")
+    return Tokenizers.load(folder / "text") if config.model.has_vocabulary else NoTokenizers()
 
 
 def has_file(folder: Path, name: str) -> bool:

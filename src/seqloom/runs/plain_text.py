@@ -7,7 +7,7 @@ Without dev files, a block at the end is held out. Neighbouring lines of a text 
 its middle would be easy to predict from the training text.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,7 @@ from seqloom.metrics.perplexity import perplexity
 from seqloom.metrics.scoring import CorpusScore
 from seqloom.runs import denoising
 from seqloom.runs.config import DataConfig, RunConfig
+from seqloom.runs.detection import sample_sides
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.readers import measure_perplexity
@@ -294,6 +295,9 @@ class TextData:
             "data": self.train.fingerprint(),
             "tokenizers": [self.tokenizers.target.fingerprint],
         }
+
+    def sample_texts(self) -> Sequence[Iterable[str]]:
+        return sample_sides(self.train, self.tokenizers)
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         """Scores of the dev text, and how many lines they are of.

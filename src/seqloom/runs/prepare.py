@@ -13,7 +13,6 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,24 +28,15 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps
 from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_from, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
-from seqloom.runs import images, labelled, plain_text, translation, two_texts
 from seqloom.runs.config import BuildsModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.data_kinds import Opening, RunData, RunFiles, data_kind
 from seqloom.runs.denoising import translator_settings
-from seqloom.runs.images import ImageData, ImageFiles, open_images, size_images
-from seqloom.runs.labelled import LabelledData, LabelledText, open_labelled, size_labelled
 from seqloom.runs.loading import find_model, require_device, symbols_of
 from seqloom.runs.memory import FEWEST, require_memory
 from seqloom.runs.model_dir import read_settings, stored_tokenizers
-from seqloom.runs.plain_text import PlainText, TextData, open_texts, size_text
-from seqloom.runs.sizing import EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, settled
-from seqloom.runs.translation import TEACHER, PairData, PairText, Split, open_pairs, size_pairs
-from seqloom.runs.two_texts import TwoTextData, TwoTexts, open_two_texts, size_two_texts
-from seqloom.tasks.settings import (
-    ClassificationConfig,
-    DenoisingConfig,
-    MaskedLanguageModellingConfig,
-    UnsupervisedConfig,
-)
+from seqloom.runs.sizing import settled
+from seqloom.runs.translation import TEACHER, Split
+from seqloom.tasks.settings import DenoisingConfig, MaskedLanguageModellingConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format, Languages
 from seqloom.text.tokenizer import Tokenizer, Tokenizers, WordPieces
@@ -92,28 +82,14 @@ FREE = ("data.workers", "data.train", "data.dev", "data.monolingual", "model.bui
 
 def open_text(
     config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
-) -> PairText | PlainText | TwoTexts | LabelledText | ImageFiles:
-    """Open and check the text or the images of a run; `split` says how pairs are held out."""
-    if config.model.reads_images:
-        return open_images(config, listener=listener)
-    if isinstance(config.task, ClassificationConfig):
-        return open_labelled(config, formats=formats, listener=listener)
-    if isinstance(config.task, UnsupervisedConfig):
-        return open_two_texts(config, formats=formats, listener=listener)
-    if config.reads_pairs:
-        return open_pairs(config, split=split, formats=formats, listener=listener)
-    return open_texts(config, formats=formats, listener=listener)
+) -> RunFiles:
+    """Open and check the files of a run; `split` says how pairs are held out."""
+    return data_kind(config).open(config, Opening(formats, listener, split))
 
 
-def load_data(run: Path, config: RunConfig) -> PairData | TextData | TwoTextData | LabelledData | ImageData:
-    """The encoded text, or the stored images, of a run. A DataError says what is damaged or missing."""
-    if config.model.reads_images:
-        return ImageData.load(run, config)
-    if isinstance(config.task, ClassificationConfig):
-        return LabelledData.load(run, config)
-    if isinstance(config.task, UnsupervisedConfig):
-        return TwoTextData.load(run, config)
-    return PairData.load(run, config) if config.reads_pairs else TextData.load(run, config)
+def load_data(run: Path, config: RunConfig) -> RunData:
+    """The stored data of a run. A DataError says what is damaged or missing."""
+    return data_kind(config).load(run, config)
 
 
 def choose_config(
@@ -180,26 +156,14 @@ def choose_config(
         first = first.model_copy(update={"data": first.data.model_copy(update=folders)})
     names = tuple(named.get("train", ())) or first.data.train
     if not names:
-        pairs = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
-        labelled_text = "--train FILE with a label and a text in each line"
-        if first.model.reads_images:
-            labelled_text = "--train FOLDER with a subfolder of images per class, or --train FILE.npz"
-        others = labelled_text if isinstance(first.task, ClassificationConfig) else "--train TEXT"
-        raise UsageError(f"no training files: give {pairs if first.reads_pairs else others}, or data.train")
+        raise UsageError(f"no training files: give {data_kind(first).files}, or data.train")
     if first.model.is_fitted and first.training.start_from is not None:
         raise UsageError(
             f"training.start_from={first.training.start_from} is for models that are trained step by step; one of "
             f"kind {first.model.kind} is fitted to its text as a whole"
         )
 
-    size = size_pairs if first.reads_pairs else size_text
-    if isinstance(first.task, UnsupervisedConfig):
-        size = size_two_texts
-    elif first.model.reads_images:
-        size = partial(size_images, listener=listener)
-    elif isinstance(first.task, ClassificationConfig):
-        size = size_labelled
-    sizing = size(first, [Path(name) for name in names], formats=formats)
+    sizing = data_kind(first).size(first, [Path(name) for name in names], Opening(formats, listener))
     inherited: dict[str, Any] = {}
     if first.training.start_from is not None:
         classes = len(sizing.defaults.get("task", {}).get("labels", ()))
@@ -251,9 +215,11 @@ def _files_of_folders(
     found: dict[str, tuple[str, ...]] = {}
     languages = first.data.source, first.data.target
     given = {"train": tuple(train) or first.data.train, "dev": tuple(dev) or first.data.dev}
-    if first.model.reads_images or not any(Path(name).is_dir() for names in given.values() for name in names):
+    if first.data_kind == "labelled images" or not any(
+        Path(name).is_dir() for names in given.values() for name in names
+    ):
         return found
-    if isinstance(first.task, ClassificationConfig):
+    if first.data_kind == "labelled text":
         folder = next(name for names in given.values() for name in names if Path(name).is_dir())
         raise UsageError(
             f"{folder} is a folder; name files of labelled text, such as '{Path(folder) / '*.tsv'}'. Images are read "
@@ -349,16 +315,7 @@ def general_config(file: Path | None, overrides: Sequence[str]) -> RunConfig:
         return resolve(RunConfig, defaults=inherited, file=file, overrides=overrides)
     text = _text_defaults(first)
     first = resolve(RunConfig, defaults=text, file=file, overrides=overrides)
-    if isinstance(first.task, UnsupervisedConfig):
-        sizings = [two_texts.sizes_for(first, facts) for facts in translation.EXAMPLES]
-    elif first.reads_pairs:
-        sizings = [translation.sizes_for(first, facts) for facts in translation.EXAMPLES]
-    elif first.model.reads_images:
-        sizings = [images.sizes_for(first, facts) for facts in IMAGE_EXTREMES]
-    elif isinstance(first.task, ClassificationConfig):
-        sizings = [labelled.sizes_for(first, facts) for facts in LABELLED_EXTREMES]
-    else:
-        sizings = [plain_text.sizes_for(first, facts) for facts in EXTREMES]
+    sizings = data_kind(first).general_sizes(first)
     defaults = _without_patience(first, {**settled(sizings), **(text if first.data.tokenizers_from else {})})
     return resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
 
@@ -517,11 +474,9 @@ def discard_run(run: Path) -> None:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def _tokenizers(
-    config: RunConfig, text: PairText | PlainText | TwoTexts | LabelledText | ImageFiles, *, listener: Listener
-) -> Tokenizers:
+def _tokenizers(config: RunConfig, text: RunFiles, *, listener: Listener) -> Tokenizers:
     """Those of the model to start from, those that `data.tokenizers_from` names, or new ones learned from the text."""
-    if config.model.reads_images:
+    if not config.model.has_vocabulary:
         return text.learn_tokenizers(config, listener=listener)  # there are none
     if config.training.start_from is not None:
         return Tokenizers.load(find_model(Path(config.training.start_from)) / "text")
@@ -664,7 +619,7 @@ def prepare_resume(
     shutil.rmtree(run / "data", ignore_errors=True)
     text.encode(run, config, tokenizers=tokenizers, listener=listener)
     if has_changed:
-        record = {**record, "data": text.fingerprints, "files": _stamps(files), **text.size}
+        record = {**record, "data": dict(text.fingerprints), "files": _stamps(files), **text.size}
         write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
 
 

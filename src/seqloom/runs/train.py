@@ -28,9 +28,8 @@ from seqloom.nn.lora import adapted_rows, merge_adapters
 from seqloom.runs.adapters import FOLDER, Base, add_adapters, is_adapter, keep_published, load_start, save_adapter
 from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
 from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.data_kinds import RunData, RunTask
 from seqloom.runs.detection import learn_tables
-from seqloom.runs.images import ImageData
-from seqloom.runs.labelled import LabelledData
 from seqloom.runs.loading import (
     LoadedFitted,
     LoadedModel,
@@ -76,17 +75,7 @@ from seqloom.runs.prepare import (
 )
 from seqloom.runs.sizing import passes_text, too_small
 from seqloom.runs.translation import PairData
-from seqloom.runs.two_texts import TwoTextData
-from seqloom.tasks.bidirectional_language_modelling import BidirectionalTask
-from seqloom.tasks.classification import ClassificationTask
-from seqloom.tasks.contrastive import ContrastiveTask
-from seqloom.tasks.denoising import DenoisingTask
-from seqloom.tasks.language_modelling import LanguageModellingTask
-from seqloom.tasks.masked_language_modelling import MaskedLanguageModellingTask
-from seqloom.tasks.settings import ClassificationConfig, ContrastiveConfig, LanguageModellingConfig
-from seqloom.tasks.translation import TranslationTask
-from seqloom.tasks.unsupervised import UnsupervisedTask
-from seqloom.tasks.variational import VariationalTask
+from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import EncodedText
@@ -95,7 +84,7 @@ from seqloom.training.distributed import World, join
 from seqloom.training.optimisers import trained
 from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked, remove_leftovers
-from seqloom.training.task import Prepares
+from seqloom.training.task import Chance, HasChance, Prepares
 from seqloom.training.trainer import Trainer
 from seqloom.training.weights import average_weights, live_weights, load_weights, weights_of
 
@@ -406,19 +395,9 @@ class _Session:
     """The settings of a resumed run before this resume."""
     builder: BuildsModel
     """The settings that build the model."""
-    data: PairData | TextData | TwoTextData | LabelledData | ImageData
+    data: RunData
     model: nn.Module
-    task: (
-        TranslationTask
-        | UnsupervisedTask
-        | LanguageModellingTask
-        | BidirectionalTask
-        | VariationalTask
-        | MaskedLanguageModellingTask
-        | DenoisingTask
-        | ClassificationTask
-        | ContrastiveTask
-    )
+    task: RunTask
     trainer: Trainer[Any]
     world: World
     listener: Listener
@@ -429,7 +408,7 @@ class _Session:
     def card(self, values: Mapping[str, Any]) -> Card:
         """The model card, with what is known of the training."""
         data = self.config.data
-        source = data.source if isinstance(self.task, TranslationTask | UnsupervisedTask | ContrastiveTask) else None
+        source = data.source if self.config.reads_pairs else None
         return Card(source=source, target=data.target, parameters=_parameters(self.model), trained_on=values)
 
     def trained_on(self, outcome: Outcome) -> dict[str, Any]:
@@ -457,25 +436,12 @@ def _open(
     settings = builder if isinstance(config.model, OutsideConfig) else config.model
     assert isinstance(settings, BuildsModel)
     model = build_model(settings, data.tokenizers, seed=seed_for(config.seed, "weights"))
-    needed: tuple[str, ...] = ("output", "stepper")
-    if isinstance(data, LabelledData | ImageData):
-        needed = ("class_scores",)
-    elif isinstance(config.task, ContrastiveConfig):
-        needed = ("sentence_vectors",)
-    elif config.purpose == "encoder":
-        needed = ("output",)
-    missing = [name for name in needed if not hasattr(model, name)]
+    needs = config.task.needs
+    missing = [name for name in needs.attributes if not hasattr(model, name)]
     if missing:
-        use, protocol = "language model", "RecurrentLanguageModel"
-        if isinstance(data, LabelledData | ImageData):
-            use, protocol = "classifier", "ClassificationModel"
-        elif isinstance(config.task, ContrastiveConfig):
-            use, protocol = "sentence encoder", "SentenceModel"
-        elif not isinstance(data, TextData) or config.purpose == "denoiser":
-            use, protocol = "translator", "TranslationModel"
         raise UsageError(
-            f"{type(model).__name__} cannot be trained as a {use}: it has no {' and no '.join(missing)}; see "
-            f"{protocol} in seqloom/models/protocols.py for what a model must offer"
+            f"{type(model).__name__} cannot be trained as a {needs.use}: it has no {' and no '.join(missing)}; see "
+            f"{needs.protocol} in seqloom/models/protocols.py for what a model must offer"
         )
     base, lora = None, config.training.lora
     is_new = resumed_from is None or not checkpoint_steps(run)  # a run may end before its first checkpoint
@@ -499,13 +465,11 @@ def _open(
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
     sizes = {"parameters": _parameters(model), "steps": config.training.steps}
-    units = {"classification": "texts", "contrastive": "pairs"}  # what its losses count
-    unit = "images" if isinstance(data, ImageData) else units.get(config.task.kind, "tokens")
-    listener(Event("model", {"kind": kind, **sizes, "unit": unit, "run": str(run)}))
+    listener(Event("model", {"kind": kind, **sizes, "unit": config.unit, "run": str(run)}))
     task = data.task(config, device=world.device, listener=listener)
     if resumed_from is None:
         per_pass = task.batches(0) / config.training.batches_per_step
-        what = "images" if isinstance(data, ImageData) else "text"
+        what = "text" if config.model.has_vocabulary else config.unit
         notice(listener, passes_text(config.training.steps, per_pass=per_pass, what=what))
     trainer: Trainer[Any] = Trainer(
         model, task, config.training, run=run, seed=config.seed, device=world.device, listener=listener, world=world
@@ -571,7 +535,7 @@ def _train(
         weights=weights,
         card=card,
         calibration=measured.calibration,
-        tables=learn_tables(session.data, (card.source, card.target)),
+        tables=learn_tables(session.data.sample_texts(), (card.source, card.target)),
         published=run / PUBLISHED,
     )
     if session.base is not None:
@@ -608,19 +572,17 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
     may end above it too: that is a failure only if it ended clearly above where it began. `loss` is the dev loss of the
     final weights.
     """
-    ended = loss if outcome.last_loss is None else outcome.last_loss
     training = session.config.training
-    if isinstance(session.config.task, ClassificationConfig):
-        # A classifier that has learned few texts by heart is often sure of what is wrong; its best weights count.
-        ended, classes = loss, len(session.config.task.labels)
-        uniform, choices = math.log(classes), f"{classes:,} classes"
-    elif isinstance(session.task, ContrastiveTask):
-        ended = loss  # likewise
-        uniform, choices = math.log(session.task.dev_pairs), f"{session.task.dev_pairs:,} dev pairs"
+    if isinstance(session.task, HasChance):
+        chance = session.task.chance
     else:
         symbols = session.data.tokenizers.target.size
-        uniform, choices = math.log(symbols), f"{symbols:,} symbols"
-    if ended <= uniform:
+        chance = Chance(math.log(symbols), f"{symbols:,} symbols")
+    if chance is None:
+        return None
+    # Where the dev loss may rise although the best weights are good, those count.
+    ended = loss if chance.is_overfit_normal or outcome.last_loss is None else outcome.last_loss
+    if ended <= chance.loss:
         return None
     # The weights that the run began with; fresh ones, if those of another model are gone by now.
     model = build_model(session.builder, session.data.tokenizers, seed=seed_for(session.config.seed, "weights"))
@@ -633,21 +595,19 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
         before = session.task.dev_loss(model.to(session.world.device).eval())
     shown = f"{ended:,.0f}" if ended >= 100 else f"{ended:.2f}"
     above = (
-        f"the dev loss is {shown} after step {outcome.step:,}, above the {uniform:.2f} of a uniform guess among "
-        f"{choices}; it was {before:.2f} before training"
+        f"the dev loss is {shown} after step {outcome.step:,}, above the {chance.loss:.2f} of a uniform guess among "
+        f"{chance.guess}; it was {before:.2f} before training"
     )
-    if isinstance(session.task, ClassificationTask) and math.isfinite(ended):
-        examples = len(session.task.dev_labels())
-        if examples < MIN_DEV_EXAMPLES:
-            few = "1 dev example is" if examples == 1 else f"{examples} dev examples are"
-            notice(session.listener, f"{above}; {few} too few to tell why: give more labelled text, or a --dev file")
-            return None
+    if chance.examples is not None and chance.examples < MIN_DEV_EXAMPLES and math.isfinite(ended):
+        few = "1 dev example is" if chance.examples == 1 else f"{chance.examples} dev examples are"
+        notice(session.listener, f"{above}; {few} too few to tell why: give more labelled text, or a --dev file")
+        return None
     if not ended <= before + EARLY_RISE:
         return (
             f"training has diverged: {above}. Start a new run with a lower training.learning_rate, now "
             f"{training.learning_rate:g}, or a longer training.warmup, now {training.warmup:,}."
         )
-    if outcome.step >= EARLY_STEPS and not isinstance(session.task, ClassificationTask | ContrastiveTask):
+    if outcome.step >= EARLY_STEPS and not chance.is_overfit_normal:
         return (
             f"training has failed: {above}. Start a new run with another training.learning_rate, now "
             f"{training.learning_rate:g}."
@@ -662,7 +622,7 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
         return None
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener), listener)
     data = load_data(run, config)
-    assert not isinstance(data, TwoTextData | LabelledData | ImageData)
+    assert isinstance(data, PairData | TextData)
     tokens = data.train.targets.tokens if isinstance(data, PairData) else data.train.tokens
     if config.purpose == "word vectors" and (warning := too_small(tokens)):
         notice(listener, warning)
@@ -681,7 +641,7 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
         if config.purpose in ("translator", "language model"):
             measured = data.measure(LoadedFitted(folder, config, data.tokenizers, model, card), listener=listener)
             card = card.with_scores(measured.scores, lines=measured.lines)
-        tables = learn_tables(data, (card.source, card.target))
+        tables = learn_tables(data.sample_texts(), (card.source, card.target))
         save_fitted(
             folder,
             config,

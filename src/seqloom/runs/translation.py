@@ -7,7 +7,7 @@ run/data/files.json the training files that were read, if others were skipped
 
 import json
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -36,6 +36,7 @@ from seqloom.metrics.scoring import Bootstrap, score
 from seqloom.metrics.translation import dev_metrics_for, line_scores
 from seqloom.runs.back_translation import MIXED, PAIRS, open_monolingual, write_pairs
 from seqloom.runs.config import RunConfig
+from seqloom.runs.detection import sample_sides
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import Sizing, choose_contrastive_sizes, choose_fitted_pair_sizes, choose_sizes, facts_of
@@ -410,6 +411,9 @@ class PairData:
             "output_limit": asdict(OutputLimit.covering(self.train.source_lengths, self.train.target_lengths)),
             "tokenizers": [self.tokenizers.source.fingerprint, self.tokenizers.target.fingerprint],
         }
+
+    def sample_texts(self) -> Sequence[Iterable[str]]:
+        return sample_sides(self.train, self.tokenizers)
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
         """Translate the dev text with the full search; its scores, and what its confidences are computed with.

@@ -7,7 +7,7 @@ run/data/*_dev/        held-out lines likewise, and as text in *_dev.txt
 run/data/dev/          dev pairs, if there are some, and their reference lines in references.txt
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from seqloom.metrics.scoring import CorpusScore, score
 from seqloom.metrics.translation import Chrf
 from seqloom.models.frames import FrameConfig
 from seqloom.runs.config import RunConfig
+from seqloom.runs.detection import sample_text
 from seqloom.runs.loading import LoadedModel
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.phrase_start import translate_both
@@ -492,6 +493,9 @@ class TwoTextData:
             "output_limit": asdict(limit),
             "tokenizers": [self.tokenizers.source.fingerprint, self.tokenizers.target.fingerprint],
         }
+
+    def sample_texts(self) -> Sequence[Iterable[str]]:
+        return [sample_text(text.train.targets.ids, self.tokenizers.target) for text in self.texts]
 
     def measure(self, loaded: LoadedModel, *, listener: Listener) -> DevResult:
         """Scores of dev pairs with the full search; without any, the round-trip chrF of held-out lines."""

@@ -3,6 +3,7 @@
 loss = −Σ_i Σ_c q_i(c) log P(c | example i)       q: 1 − ε for the right class, and ε / classes for each
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +19,7 @@ from seqloom.data.images import ImageConfig, ImageStore, Scaling, augmented
 from seqloom.data.labelled import LabelledStore
 from seqloom.metrics.classification import score_labels
 from seqloom.tasks.settings import ClassificationConfig
-from seqloom.training.task import Loss
+from seqloom.training.task import Chance, Loss
 
 # --- what is classified ----------------------------------------------------------------------------------------------
 
@@ -218,6 +219,12 @@ class ClassificationTask:
             batch = self.dev.batch(places, device=self.device)
             scores[places] = _class_scores(model, batch).float().cpu()
         return scores
+
+    @property
+    def chance(self) -> Chance:
+        # A classifier that has learned few texts by heart is often sure of what is wrong.
+        classes = len(self.config.labels)
+        return Chance(math.log(classes), f"{classes:,} classes", is_overfit_normal=True, examples=len(self.dev.labels))
 
     def describe(self, batch: LabelledBatch) -> str:
         return batch.describe()

@@ -8,6 +8,7 @@ have the same source or the same target: these are translations too. A batch is 
 its negatives differ in length as lines in a search do.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -26,7 +27,7 @@ from seqloom.metrics.scoring import Bootstrap, CorpusScore
 from seqloom.models.protocols import SentenceModel
 from seqloom.tasks.classification import batches_by_length
 from seqloom.tasks.settings import ContrastiveConfig
-from seqloom.training.task import Loss
+from seqloom.training.task import Chance, Loss
 
 DEV_TOKENS_PER_BATCH = 4096
 """Tokens of held-out text that are read together."""
@@ -134,6 +135,10 @@ class ContrastiveTask:
             languages=languages,
             bootstrap=bootstrap,
         )
+
+    @property
+    def chance(self) -> Chance:
+        return Chance(math.log(self.dev_pairs), f"{self.dev_pairs:,} dev pairs", is_overfit_normal=True)
 
     def describe(self, batch: ContrastiveBatch) -> str:
         lines = [str(line) for line in batch.lines[:5]]

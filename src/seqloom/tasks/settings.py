@@ -1,12 +1,29 @@
 """The settings of tasks: what a model is trained for."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from seqloom.core.config import Config
-from seqloom.core.declaration import Purpose, Reason, TaskKind
+from seqloom.core.declaration import DataKindName, Purpose, Reason, TaskKind
 from seqloom.nn.bptt.truncation import FULL, Truncation
+
+
+@dataclass(frozen=True)
+class ModelNeeds:
+    """What a model must offer to be trained for a task."""
+
+    attributes: tuple[str, ...]
+    use: str
+    """What messages call such a model."""
+    protocol: str
+    """Its name in seqloom/models/protocols.py."""
+
+
+TRANSLATOR = ModelNeeds(("output", "stepper"), "translator", "TranslationModel")
+LANGUAGE_MODEL = ModelNeeds(("output", "stepper"), "language model", "RecurrentLanguageModel")
+TEXT_ENCODER = ModelNeeds(("output",), "language model", "RecurrentLanguageModel")
 
 
 class TaskSettings(Config):
@@ -18,8 +35,12 @@ class TaskSettings(Config):
     """The kind of model that learns the task, if none is named; None for the default of a run."""
     followed_by: ClassVar[TaskKind | None] = None
     """What a run is trained for that starts from such a model and names no task; None for the same task."""
-    reads_pairs: ClassVar[bool] = False
-    """Whether the task is learned from sentence pairs, whatever the model is for."""
+    data_kind: ClassVar[DataKindName | None] = None
+    """What the task is learned from; None for sentence pairs or plain text, whichever the model is for."""
+    needs: ClassVar[ModelNeeds] = TRANSLATOR
+    """What a model must offer to be trained for the task."""
+    unit: ClassVar[str] = "tokens"
+    """What its losses count."""
 
 
 class TranslationConfig(TaskSettings):
@@ -178,6 +199,8 @@ class TruncationConfig(Config):
 class LanguageModellingConfig(TaskSettings):
     """What a language model is trained for."""
 
+    needs: ClassVar[ModelNeeds] = LANGUAGE_MODEL
+
     kind: Literal["language_modelling"] = "language_modelling"
     """Names this task in a config file."""
     windows: Literal["sequential", "random"] = "sequential"
@@ -228,6 +251,8 @@ class LanguageModellingConfig(TaskSettings):
 class BidirectionalConfig(TaskSettings):
     """What a language model that reads in both directions is trained for."""
 
+    needs: ClassVar[ModelNeeds] = TEXT_ENCODER
+
     kind: Literal["bidirectional_language_modelling"] = "bidirectional_language_modelling"
     """Names this task in a config file."""
     tokens_per_batch: int = Field(2048, ge=1, le=100_000_000)
@@ -246,6 +271,8 @@ class BidirectionalConfig(TaskSettings):
 
 class VariationalConfig(TaskSettings):
     """What a variational autoencoder is trained for."""
+
+    needs: ClassVar[ModelNeeds] = LANGUAGE_MODEL
 
     kind: Literal["variational_language_modelling"] = "variational_language_modelling"
     """Names this task in a config file."""
@@ -271,6 +298,8 @@ class VariationalConfig(TaskSettings):
 
 class MaskedLanguageModellingConfig(TaskSettings):
     """What an encoder is trained for: tokens that are hidden from it, from all others."""
+
+    needs: ClassVar[ModelNeeds] = TEXT_ENCODER
 
     kind: Literal["masked_language_modelling"] = "masked_language_modelling"
     """Names this task in a config file."""
@@ -409,6 +438,9 @@ class ClassificationConfig(TaskSettings):
 
     purpose: ClassVar[Purpose] = "classifier"
     model_kind: ClassVar[str] = "bert"
+    data_kind: ClassVar[DataKindName] = "labelled text"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("class_scores",), "classifier", "ClassificationModel")
+    unit: ClassVar[str] = "texts"
 
     kind: Literal["classification"] = "classification"
     """Names this task in a config file."""
@@ -442,7 +474,9 @@ class ContrastiveConfig(TaskSettings):
 
     purpose: ClassVar[Purpose] = "encoder"
     model_kind: ClassVar[str] = "bert"
-    reads_pairs: ClassVar[bool] = True
+    data_kind: ClassVar[DataKindName] = "pairs"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("sentence_vectors",), "sentence encoder", "SentenceModel")
+    unit: ClassVar[str] = "pairs"
 
     kind: Literal["contrastive"] = "contrastive"
     """Names this task in a config file."""
@@ -463,6 +497,8 @@ class UnsupervisedConfig(TaskSettings):
     Each batch holds lines of both texts. The model restores them from noise, and translates them from sources that the
     dictionary makes at first, and later the model itself (back-translation).
     """
+
+    data_kind: ClassVar[DataKindName] = "two texts"
 
     kind: Literal["unsupervised"] = "unsupervised"
     """Names this task in a config file."""

@@ -102,6 +102,29 @@ class Prepares(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Chance:
+    """The dev loss of a guess that has learned nothing; a model that ends above it has failed."""
+
+    loss: float
+    guess: str
+    """What is guessed among: "6 classes"."""
+    is_overfit_normal: bool = False
+    """Whether the dev loss often rises above it at the end although the best weights are good."""
+    examples: int | None = None
+    """Dev examples, if few of them may have a high loss by accident."""
+
+
+@runtime_checkable
+class HasChance(Protocol):
+    """A task that knows the loss of a guess; others are compared with a uniform guess among the target symbols."""
+
+    @property
+    def chance(self) -> Chance | None:
+        """None if there is no such guess."""
+        ...
+
+
 def as_stateful(task: object) -> StatefulTask | None:
     """The task, if it carries a state."""
     return task if isinstance(task, StatefulTask) and task.has_memory else None
