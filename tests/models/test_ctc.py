@@ -35,7 +35,7 @@ def test_scores_are_those_of_a_stacked_lstm_of_torch() -> None:
                     their = getattr(theirs, f"{kind}_{name}_l{number}{end}")
                     their.data.copy_(torch.zeros_like(their) if own is None else own.data)
     frames = torch.randn(2, 10, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    scores, lengths = ours(frames, torch.tensor([10, 10]))
+    scores, lengths = ours.frame_scores(frames, torch.tensor([10, 10]))
 
     def expected(shift: int) -> torch.Tensor:
         filled = torch.nn.functional.pad(frames, (0, 0, shift, 2 - shift)).view(2, 4, 15)
@@ -60,10 +60,10 @@ def test_neighbours_and_padding_change_nothing(chosen: dict[str, Any], stride: i
     lengths, settings = [1, 7, 12, 6], config(stride=stride, **chosen)
     model = settings.build(SYMBOLS, seed=3).double().eval()
     frames = torch.randn(len(lengths), max(lengths) + 2, 5, dtype=torch.float64)  # padding holds any numbers
-    scores, shorter = model(frames, torch.tensor(lengths))
-    assert shorter.tolist() == [settings.read_frames(length) for length in lengths]
+    scores, shorter = model.frame_scores(frames, torch.tensor(lengths))
+    assert shorter.tolist() == [settings.frames_left(length) for length in lengths]
     for row, length in enumerate(lengths):
-        alone, count = model(frames[row : row + 1, :length], torch.tensor([length]))
+        alone, count = model.frame_scores(frames[row : row + 1, :length], torch.tensor([length]))
         torch.testing.assert_close(scores[row, : int(count)], alone[0], rtol=0, atol=1e-10)
     fast = greedy_labellings(scores, shorter)
     assert fast == [found.tokens for found in greedy_ctc_search(scores, shorter)]
@@ -97,14 +97,14 @@ def test_handwriting_of_a_style_that_was_not_seen_is_read() -> None:
     counts = torch.full((120,), 3)
     for step in range(60):
         some = torch.arange(step % 3, 120, 3)
-        scores, left = model(frames[some], lengths[some])
+        scores, left = model.frame_scores(frames[some], lengths[some])
         loss = ctc_loss(scores, left, targets=targets[some], target_lengths=counts[some])
         optimiser.zero_grad()
         (loss.total / loss.count).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
     frames, lengths, targets = samples(range(100, 120), 60)
-    found = greedy_labellings(*model.eval()(frames, lengths))
+    found = greedy_labellings(*model.eval().frame_scores(frames, lengths))
     assert sum(one == tuple(other) for one, other in zip(found, targets.tolist(), strict=True)) >= 48
 
 

@@ -207,6 +207,7 @@ def describe(trained: "Trained") -> list[str]:
         "encoder": [f"seqloom embed {model} FILE --out vectors.npy", f"seqloom retrieve {model} QUERIES TEXTS"],
         "aligner": [f"seqloom align --model {model} --text SOURCE,TARGET"],
         "classifier": [f"seqloom classify {model} FILE"],
+        "transcriber": [f"seqloom transcribe {model} FILE"],
         "denoiser": [f"seqloom train --train SOURCE --train TARGET --out RUN training.start_from={model}"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:

@@ -29,7 +29,7 @@ TaskKind = Literal[
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
 
-DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images"]
+DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images", "transcribed samples"]
 """What files of a run hold."""
 
 StepperOption = Literal["heads", "shortlist"]
@@ -202,9 +202,6 @@ class ModelSettings(Config):
     has_vocabulary: ClassVar[bool] = True
     """Whether it reads or writes symbols of a vocabulary; without one a run has no tokenisers."""
 
-    reads_frames: ClassVar[bool] = False
-    """Whether it reads frames of sound, handwriting or images, and writes text."""
-
     search_defaults: ClassVar[Mapping[str, Any]] = {}
     """Search settings that suit the model, where they differ from the defaults."""
 
@@ -288,6 +285,10 @@ class ModelSettings(Config):
     def sizes_for_frames(self, facts: FrameFacts) -> ModelSizes:  # noqa: ARG002
         """Sizes of a model that transcribes such samples; `self` holds the settings that were given."""
         return ModelSizes()
+
+    def frames_left(self, frames: int) -> int:
+        """For how many frames a model that transcribes so many gives symbols: fewer, where some are read as one."""
+        return frames
 
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
         """Settings that make a classifier of the model: a head for so many classes, and no other heads."""

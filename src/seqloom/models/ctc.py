@@ -54,7 +54,6 @@ class CtcConfig(CellOptions):
     purpose: ClassVar[Purpose] = "transcriber"
     task_kind: ClassVar[TaskKind] = "transcription"
     pieces: ClassVar[Pieces] = "char"
-    reads_frames: ClassVar[bool] = True
     trunk: ClassVar[tuple[str, ...]] = ("subsampling.", "encoder.")
     head: ClassVar[tuple[str, ...]] = ("output.",)
 
@@ -100,7 +99,7 @@ class CtcConfig(CellOptions):
         """Width of what the encoder reads."""
         return self.stride * self.features if self.subsampling == "stack" else self.width
 
-    def read_frames(self, frames: int) -> int:
+    def frames_left(self, frames: int) -> int:
         """⌈T / k⌉: how many are left of so many frames."""
         return -(-frames // self.stride)
 
@@ -264,7 +263,7 @@ class Ctc(nn.Module):
         found = self.subsampling
         return found.stride if isinstance(found, Stacking) else cast("StridedConvolution", found).convolution.stride[0]
 
-    def forward(
+    def frame_scores(
         self, frames: Frames, lengths: Lengths
     ) -> tuple[Float[Tensor, "batch shorter symbols"], Int[Tensor, " batch"]]:
         """Scores before the softmax, and how many frames of each row are real. Padding may hold anything finite."""

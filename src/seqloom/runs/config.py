@@ -19,8 +19,10 @@ from seqloom.core.config import Config
 from seqloom.core.declaration import DataKindName, ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
+from seqloom.data.frames import FramesConfig
 from seqloom.data.images import ImageConfig
 from seqloom.models.bert import BertConfig
+from seqloom.models.ctc import CtcConfig
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.gpt import GptConfig
 from seqloom.models.rnn_lm import RnnLmConfig
@@ -46,6 +48,7 @@ from seqloom.tasks.settings import (
     LanguageModellingConfig,
     MaskedLanguageModellingConfig,
     NceConfig,
+    TranscriptionConfig,
     TranslationConfig,
     UnsupervisedConfig,
     VariationalConfig,
@@ -130,6 +133,7 @@ ModelConfig = Annotated[
     | BertConfig
     | VitConfig
     | SwinConfig
+    | CtcConfig
     | NGramConfig
     | MarkovConfig
     | HmmConfig
@@ -153,6 +157,7 @@ AnyTask = (
     | DenoisingConfig
     | ClassificationConfig
     | ContrastiveConfig
+    | TranscriptionConfig
     | FittingConfig
 )
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
@@ -235,12 +240,13 @@ class DataConfig(Config):
     TSV, JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the
     language of `data.target` is read. Classification: labelled texts, as TSV, JSONL, `__label__X text` or `X text`.
     Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder. Images: a folder with one subfolder per
-    class, or an .npz file with the arrays images and labels."""
+    class, or an .npz file with the arrays images and labels. Transcription: tables that name .wav, .png or strokes
+    files with their transcripts, as TSV or JSONL."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
-    """Pairs, labelled texts or images drawn from the training files, or lines at the end of a text, that are held out
-    for validation if there are no dev files; at most a tenth of them."""
+    """Pairs, labelled texts, images or transcribed samples drawn from the training files, or lines at the end of a
+    text, that are held out for validation if there are no dev files; at most a tenth of them."""
     source: str | None = None
     """Source language, as a code such as de; by default the ending of the file name."""
     target: str | None = None
@@ -255,6 +261,8 @@ class DataConfig(Config):
     values."""
     images: ImageConfig = ImageConfig()
     """Of models that read images: how these are read and, in training, varied."""
+    frames: FramesConfig = FramesConfig()
+    """Of models that transcribe: how recordings, strokes or images become frames and, in training, are varied."""
     unit: Literal["line", "paragraph"] = "line"
     """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. For
     pairs, it is always the line."""

@@ -13,10 +13,10 @@ from torch import nn
 
 from seqloom.core.declaration import DataKindName
 from seqloom.core.events import Listener
-from seqloom.runs import images, labelled, plain_text, translation, two_texts
+from seqloom.runs import images, labelled, plain_text, transcription, translation, two_texts
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import DevResult
-from seqloom.runs.sizing import EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, Sizing
+from seqloom.runs.sizing import EXTREMES, FRAME_EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, Sizing
 from seqloom.runs.translation import Split
 from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import Tokenizers
@@ -142,6 +142,13 @@ DATA_KINDS: Mapping[DataKindName, DataKind] = {
         load=images.ImageData.load,
         size=lambda config, files, how: images.size_images(config, files, formats=how.formats, listener=how.listener),
         general_sizes=lambda config: [images.sizes_for(config, facts) for facts in IMAGE_EXTREMES],
+    ),
+    "transcribed samples": DataKind(
+        "--train TABLE with the name of a .wav, .png or strokes file and its transcript in each line (TSV or JSONL)",
+        open=lambda config, how: transcription.open_samples(config, listener=how.listener),
+        load=transcription.TranscribedData.load,
+        size=lambda config, files, how: transcription.size_samples(config, files, listener=how.listener),
+        general_sizes=lambda config: [transcription.sizes_for(config, facts) for facts in FRAME_EXTREMES],
     ),
 }
 

@@ -49,7 +49,7 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
-    r"/((store|stream|labelled|bytes|floats)\.json|lines|labels|firsts|pixels|numbers|((source|target)\.)?(ids|lengths))"
+    r"/((store|stream|labelled|bytes|floats|frames)\.json|lines|labels|firsts|pixels|numbers|frames|symbols|((source|target)\.)?(ids|lengths))"
     r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
     rf"|{TEACHER}/(teacher\.json|\d{{5}}\.txt|(train|dev)\.(source|target))"
 )
@@ -57,7 +57,13 @@ OWN_FILES = re.compile(
 
 POSITIONS = (
     *("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch"),
-    *("task.next_sentence", "task.noise.kind", "task.pairs_per_batch", "task.images_per_batch"),
+    *(
+        "task.next_sentence",
+        "task.noise.kind",
+        "task.pairs_per_batch",
+        "task.images_per_batch",
+        "task.frames_per_batch",
+    ),
 )
 """Settings of tasks in which the position in the data is counted."""
 

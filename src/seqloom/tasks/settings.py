@@ -542,6 +542,9 @@ class TranscriptionConfig(TaskSettings):
 
     purpose: ClassVar[Purpose] = "transcriber"
     model_kind: ClassVar[str] = "ctc"
+    data_kind: ClassVar[DataKindName] = "transcribed samples"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("frame_scores",), "transcriber", "TranscriptionModel")
+    unit: ClassVar[str] = "symbols"
 
     kind: Literal["transcription"] = "transcription"
     """Names this task in a config file."""

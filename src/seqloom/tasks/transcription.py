@@ -5,9 +5,10 @@
 Training samples are varied (`data/frames.py`): how, is a function of seed, epoch and sample alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import cast, get_args
 
 import numpy as np
 import torch
@@ -18,13 +19,14 @@ from seqloom.core.seeds import seed_for
 from seqloom.data.batches import BatchPlan
 from seqloom.data.frames import FrameKind, Frames, VariationConfig, finished
 from seqloom.data.transcribed import FrameStore
-from seqloom.metrics.error_rate import ErrorRate
+from seqloom.metrics.error_rate import ErrorRate, Unit
 from seqloom.models.protocols import TranscriptionModel
 from seqloom.nn.ctc import ctc_loss, frames_needed
 from seqloom.search.ctc import greedy_labellings
 from seqloom.tasks.classification import batches_by_length
 from seqloom.tasks.settings import TranscriptionConfig
-from seqloom.training.task import Loss
+from seqloom.text.tokenizer import Tokenizer
+from seqloom.training.task import Chance, Loss
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def pad_frames(samples: Sequence[Frames]) -> tuple[Float[Tensor, "batch time fea
 class TranscriptionTask:
     """Training samples and held-out ones on one device; a batch has at most `config.frames_per_batch` places.
 
-    `stride` is the number of frames that the model reads as one, and `decode` makes text of symbols.
+    `frames_left` is how many frames the model gives symbols for, of so many that it reads.
     """
 
     def __init__(
@@ -61,14 +63,14 @@ class TranscriptionTask:
         config: TranscriptionConfig,
         kind: FrameKind,
         vary: VariationConfig,
-        stride: int,
-        decode: Callable[[Sequence[int]], str],
+        frames_left: Callable[[int], int],
+        tokenizer: Tokenizer,
         seed: int,
         device: torch.device,
     ) -> None:
         self.train, self.dev = train, dev
-        self.config, self.kind, self.vary, self.stride = config, kind, vary, stride
-        self.decode, self.seed, self.device = decode, seed, device
+        self.config, self.kind, self.vary, self.frames_left = config, kind, vary, frames_left
+        self.tokenizer, self.seed, self.device = tokenizer, seed, device
         self.plan = BatchPlan(train.lengths, train.lengths, tokens_per_batch=config.frames_per_batch, seed=seed)
 
     def batches(self, epoch: int) -> int:
@@ -78,44 +80,40 @@ class TranscriptionTask:
         return self._collate(self.train, self.plan.batch(epoch, index), epoch=epoch)
 
     def count(self, batch: FrameBatch) -> int:
-        return int(batch.target_lengths.clamp(min=1).sum())
+        return int(batch.target_lengths.sum())
 
     def loss(self, model: nn.Module, batch: FrameBatch) -> Loss:
-        scores, lengths = cast("TranscriptionModel", model)(batch.frames, batch.lengths)
-        found = ctc_loss(scores, lengths, targets=batch.targets, target_lengths=batch.target_lengths)
-        return Loss(found.total, found.count)
+        scores, lengths = cast("TranscriptionModel", model).frame_scores(batch.frames, batch.lengths)
+        return _loss_of(scores, lengths, batch)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Loss per symbol of all held-out samples, WER and CER of greedy transcripts in percent."""
-        total, count, outputs = 0.0, 0, [""] * len(self.dev)
-        for places, scores, lengths, batch in self._dev_scores(model):
-            loss = self._loss_of(scores, lengths, batch)
-            total, count = total + float(loss.total), count + loss.count
-            for place, symbols in zip(places.tolist(), greedy_labellings(scores, lengths), strict=True):
-                outputs[place] = self.decode(symbols)
-        references = self.dev_texts()
-        rates = {
-            name: ErrorRate(unit).statistics(outputs, references).value
-            for name, unit in (("wer", "word"), ("cer", "character"))
-        }
-        return {"loss": total / count, **rates}
+        found, references = self._transcribed(model), self.dev_texts()
+        wer, cer = (ErrorRate(unit).statistics(found.outputs, references).value for unit in get_args(Unit))
+        return {"loss": found.loss, "wer": wer, "cer": cer}
 
     def dev_loss(self, model: nn.Module) -> float:
         """Loss per symbol of all held-out samples."""
-        losses = [self._loss_of(scores, lengths, batch) for _, scores, lengths, batch in self._dev_scores(model)]
-        return sum(float(loss.total) for loss in losses) / sum(loss.count for loss in losses)
+        return self._transcribed(model).loss
 
     def dev_outputs(self, model: nn.Module) -> list[str]:
-        """The greedy transcripts of all held-out samples."""
-        outputs = [""] * len(self.dev)
-        for places, scores, lengths, _ in self._dev_scores(model):
-            for place, symbols in zip(places.tolist(), greedy_labellings(scores, lengths), strict=True):
-                outputs[place] = self.decode(symbols)
-        return outputs
+        """The greedy transcripts of all held-out samples, in their order."""
+        return self._transcribed(model).outputs
 
     def dev_texts(self) -> list[str]:
         """The right transcripts of all held-out samples."""
-        return [self.decode(self.dev.target(place).tolist()) for place in range(len(self.dev))]
+        return [self.tokenizer.decode(self.dev.target(place).tolist()) for place in range(len(self.dev))]
+
+    @property
+    def chance(self) -> Chance:
+        """The loss if all symbols and the blank are equally probable in each frame."""
+        losses = []
+        for places in batches_by_length(self.dev.lengths, tokens=self.config.frames_per_batch):
+            batch = self._collate(self.dev, places)
+            left = torch.tensor([self.frames_left(length) for length in batch.lengths.tolist()], device=self.device)
+            even = torch.zeros(len(left), int(left.max()), self.tokenizer.size, device=self.device)
+            losses.append(_loss_of(even, left, batch))
+        return Chance(_mean(losses), f"{self.tokenizer.size:,} symbols in each frame", is_overfit_normal=True)
 
     def describe(self, batch: FrameBatch) -> str:
         some = ", ".join(map(str, batch.lines[:5])) + (" …" if len(batch.lines) > 5 else "")
@@ -125,17 +123,15 @@ class TranscriptionTask:
         return self.train.fingerprint()
 
     @torch.no_grad()
-    def _dev_scores(self, model: nn.Module) -> Iterator[tuple[Int64[np.ndarray, " batch"], Tensor, Tensor, FrameBatch]]:
-        """Scores of all held-out samples, by length: their places, scores, lengths and targets."""
+    def _transcribed(self, model: nn.Module) -> "_Transcribed":
+        losses, outputs = [], [""] * len(self.dev)
         for places in batches_by_length(self.dev.lengths, tokens=self.config.frames_per_batch):
             batch = self._collate(self.dev, places)
-            scores, lengths = cast("TranscriptionModel", model)(batch.frames, batch.lengths)
-            yield places, scores.float(), lengths, batch
-
-    @staticmethod
-    def _loss_of(scores: Tensor, lengths: Tensor, batch: FrameBatch) -> Loss:
-        found = ctc_loss(scores, lengths, targets=batch.targets, target_lengths=batch.target_lengths)
-        return Loss(found.total, found.count)
+            scores, lengths = cast("TranscriptionModel", model).frame_scores(batch.frames, batch.lengths)
+            losses.append(_loss_of(scores, lengths, batch))
+            for place, symbols in zip(places.tolist(), greedy_labellings(scores, lengths), strict=True):
+                outputs[place] = self.tokenizer.decode(symbols)
+        return _Transcribed(_mean(losses), outputs)
 
     def _collate(
         self, store: FrameStore, places: Integer[np.ndarray, " batch"], *, epoch: int | None = None
@@ -143,11 +139,13 @@ class TranscriptionTask:
         """These samples, varied as in this epoch of training, if one is given."""
         samples, targets = [], [store.target(int(place)) for place in places]
         for place, target in zip(places.tolist(), targets, strict=True):
-            random = None
-            if epoch is not None:
-                random = np.random.default_rng(seed_for(self.seed, "frames", epoch, int(store.lines[place])))
-            fewest = self.stride * (frames_needed(target.tolist()) - 1) + 1
-            samples.append(finished(store.frames(place), self.kind, vary=self.vary, random=random, fewest=fewest))
+            frames = store.frames(place)
+            if epoch is None:
+                samples.append(finished(frames, self.kind))
+                continue
+            random = np.random.default_rng(seed_for(self.seed, "frames", epoch, int(store.lines[place])))
+            fewest = self._fewest(len(frames), frames_needed(target.tolist()))
+            samples.append(finished(frames, self.kind, vary=self.vary, random=random, fewest=fewest))
         store.drop_pages()
         frames, lengths = pad_frames(samples)
         symbols = torch.zeros(len(targets), max(map(len, targets)), dtype=torch.long)
@@ -156,3 +154,25 @@ class TranscriptionTask:
         counts = torch.tensor([len(target) for target in targets])
         moved = (each.to(self.device) for each in (frames, lengths, symbols, counts))
         return FrameBatch(*moved, lines=store.lines[places])
+
+    def _fewest(self, frames: int, needed: int) -> int:
+        """How many of these frames at least have a path for a transcript: it had one when it was stored."""
+        return bisect_left(range(frames), needed, key=self.frames_left)
+
+
+@dataclass(frozen=True)
+class _Transcribed:
+    """All held-out samples, read by a model."""
+
+    loss: float
+    """Per symbol."""
+    outputs: list[str]
+
+
+def _loss_of(scores: Float[Tensor, "batch shorter symbols"], lengths: Int[Tensor, " batch"], batch: FrameBatch) -> Loss:
+    found = ctc_loss(scores, lengths, targets=batch.targets, target_lengths=batch.target_lengths)
+    return Loss(found.total, found.count)
+
+
+def _mean(losses: Sequence[Loss]) -> float:
+    return sum(float(loss.total) for loss in losses) / sum(loss.count for loss in losses)
