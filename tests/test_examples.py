@@ -13,6 +13,7 @@ from seqloom.core.reading import ReadsText
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.bert import Bert
+from seqloom.models.ctc import Ctc
 from seqloom.models.elmo import Elmo
 from seqloom.models.protocols import TranslationModel
 from seqloom.models.vae import Vae
@@ -73,6 +74,11 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         features = torch.cat([both.following, both.preceding])
     elif isinstance(small, ImageModelSettings):
         scores = model.class_scores(torch.randn(2, small.channels, *small.image_size))
+        scores.sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Ctc):
+        scores, _ = model.frame_scores(torch.randn(2, 7, config.model.features), torch.tensor([7, 5]))  # type: ignore[union-attr]
         scores.sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return

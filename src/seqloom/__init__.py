@@ -19,6 +19,10 @@ encoder.encode(["The old man reads."])
 from seqloom import Classifier
 classifier = Classifier.load("reviews/model")
 classifier.classify(["A delightful film."])[0].label
+
+from seqloom import Transcriber
+transcriber = Transcriber.load("digits/model")
+transcriber.transcribe(["four-two.wav"])[0].text
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from seqloom.apps.classifier import Classifier
     from seqloom.apps.encoder import Encoder
     from seqloom.apps.language_model import LanguageModel
+    from seqloom.apps.transcriber import Transcriber
     from seqloom.apps.translator import Translator
     from seqloom.classical.vectors import WordVectors
     from seqloom.core.errors import SeqloomError
@@ -45,6 +50,7 @@ __all__ = [
     "LanguageModel",
     "SearchConfig",
     "SeqloomError",
+    "Transcriber",
     "Translator",
     "WordVectors",
     "__version__",
@@ -96,6 +102,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.core.errors import SeqloomError
 
         return SeqloomError
+    if name == "Transcriber":
+        from seqloom.apps.transcriber import Transcriber
+
+        return Transcriber
     if name == "Translator":
         from seqloom.apps.translator import Translator
 

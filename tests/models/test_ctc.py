@@ -66,7 +66,7 @@ def test_neighbours_and_padding_change_nothing(chosen: dict[str, Any], stride: i
         alone, count = model.frame_scores(frames[row : row + 1, :length], torch.tensor([length]))
         torch.testing.assert_close(scores[row, : int(count)], alone[0], rtol=0, atol=1e-10)
     fast = greedy_labellings(scores, shorter)
-    assert fast == [found.tokens for found in greedy_ctc_search(scores, shorter)]
+    assert fast == [found.symbols for found in greedy_ctc_search(scores, shorter)]
 
 
 def test_sizes_follow_the_frames_of_a_symbol() -> None:

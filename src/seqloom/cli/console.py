@@ -288,6 +288,8 @@ SCORES = {
     "round_trip": "round-trip chrF",
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",
+    "wer": "WER",
+    "cer": "CER",
     "targets_found": "targets found first (%)",
     "sources_found": "sources found first (%)",
 }

@@ -36,6 +36,7 @@ from seqloom.cli import (
     serve,
     shortlist,
     train,
+    transcribe,
     translate,
     vectors,
 )
@@ -69,6 +70,7 @@ app.add_typer(serve.app, name="keys", rich_help_panel=USE)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
+app.command(epilog=transcribe.EXAMPLES, rich_help_panel=USE)(transcribe.transcribe)
 app.command(epilog=embed.EXAMPLES, rich_help_panel=USE)(embed.embed)
 app.command(epilog=retrieve.EXAMPLES, rich_help_panel=USE)(retrieve.retrieve)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
