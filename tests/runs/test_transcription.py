@@ -80,23 +80,21 @@ def test_unseen_styles_are_read_and_scored(place: Path) -> None:
 
 def test_a_language_model_of_other_numbers_decides_what_is_unclear(place: Path, tmp_path: Path) -> None:
     text = tmp_path / "lox.txt"
-    text.write_text("xol\nlox\noxl\n" * 20)  # other letters first: their numbers differ from those of the transcriber
+    text.write_text("xol\nlox\noxl\n" * 20)  # its letters come in another order, so that their numbers differ
     lm = tmp_path / "lm"
     assert call("train", "model.kind=ngram", "text.kind=char", "--train", text, "--out", lm).code == 0
-    files = (place / "run", place / "test.jsonl")
-    free = call("transcribe", *files, "--beam", "8", "--json").records
-    none = call("transcribe", *files, "--beam", "8", "--language-model", lm, "--weight", "0", "--json").records
-    bound = call("transcribe", *files, "--beam", "30", "--language-model", lm, "--weight", "50", "--json").records
+    (tmp_path / "some.jsonl").write_text("".join((place / "test.jsonl").read_text().splitlines(True)[:12]))
+    files = (place / "run", tmp_path / "some.jsonl", "--beam", "12", "--json")
+    free = call("transcribe", *files).records
+    none = call("transcribe", *files, "--language-model", lm, "--weight", "0").records
+    bound = call("transcribe", *files, "--language-model", lm, "--weight", "30").records
     assert [each["text"] for each in free] == [each["text"] for each in none]
     known = [sum(each["text"] in ("xol", "lox", "oxl") for each in found) for found in (free, bound)]
-    assert known[1] > max(25, known[0] + 10)
+    assert known[1] >= 9 > known[0]
     for each in bound:
         assert sum(each["terms"].values()) == pytest.approx(each["score"], abs=1e-4)
-    word = tmp_path / "word"
-    assert call("train", "model.kind=ngram", "text.kind=word", "--train", text, "--out", word).code == 0
-    refused = call("transcribe", *files, "--language-model", word)
-    assert refused.code == 2
-    assert "data.tokenizers_from" in refused.err
+    with pytest.raises(UsageError, match="is not a language model"):
+        Transcriber.load(place / "run").fused(place / "run", 0.3)
 
 
 def test_batches_change_nothing_and_every_promise_holds(place: Path) -> None:
@@ -134,15 +132,16 @@ def test_recordings_of_any_rate_and_images_are_learned_from(tmp_path: Path) -> N
         high = [400, 900] if number % 2 else [900, 400]
         write_tone(tmp_path / f"{number}.wav", high, rate=8000 if number else 11_025)
         rows.append(f"{number}.wav\t{'ab' if number % 2 else 'ba'}\n")
-    rows.append(f"3.wav\t{'abba' * 40}\n")
-    (tmp_path / "tones.tsv").write_text("".join(rows))
+    (tmp_path / "dev.tsv").write_text("".join(rows))
+    (tmp_path / "tones.tsv").write_text("".join([*rows, f"3.wav\t{'abba' * 40}\n"]))
     settings, events = [*TINY, "training.steps=2", "training.validate_every=2", "training.save_every=2"], list[Event]()
-    trained = train(None, settings, out=tmp_path / "tones", train=[str(tmp_path / "tones.tsv")], listener=events.append)
+    tables = {"train": [str(tmp_path / "tones.tsv")], "dev": [str(tmp_path / "dev.tsv")]}
+    trained = train(None, settings, out=tmp_path / "tones", **tables, listener=events.append)
     assert trained is not None
     config = read_settings(trained.model)
     assert (config.data.frames.kind, config.data.frames.mel.rate, config.model.features) == ("sound", 8000, 40)  # type: ignore[union-attr]
     said = [str(event["message"]) for event in events if event.kind == "notice"]
-    assert any("1 of" in each and "too short for their transcripts and are left out" in each for each in said)
+    assert any("1 of 13" in each and "too short for their transcripts and are left out" in each for each in said)
     assert len(Transcriber.load(trained.model).transcribe([tmp_path / "0.wav"])) == 1
     random = np.random.default_rng(1)
     for number in range(10):

@@ -269,13 +269,13 @@ def finished(
         varied = _noisy(varied, kind, vary.noise, random)
     normal = _normalised(varied.astype(np.float32), kind)
     for _ in range(vary.time_masks):
-        length = random.integers(0, vary.time_mask + 1)
-        begin = random.integers(0, max(1, len(normal) - length))
+        length = int(random.integers(0, vary.time_mask + 1))
+        begin = int(random.integers(0, max(1, len(normal) - length)))
         normal[begin : begin + length] = 0
     for _ in range(vary.feature_masks if kind != "strokes" else 0):
         features = normal.shape[1]
-        length = random.integers(0, round(vary.feature_mask * features) + 1)
-        begin = random.integers(0, features - length + 1)
+        length = int(random.integers(0, round(vary.feature_mask * features) + 1))
+        begin = int(random.integers(0, features - length + 1))
         normal[:, begin : begin + length] = 0
     return normal
 

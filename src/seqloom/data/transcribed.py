@@ -73,7 +73,7 @@ class _BadLine(Exception):
 
 def is_table(path: Path) -> bool:
     """Whether a file names samples, by its own name: all others are samples."""
-    return Path(bare_name(path)).suffix.lower() in (".tsv", ".txt", ".csv", ".jsonl", ".ndjson")
+    return Path(bare_name(path)).suffix.lower() in (".tsv", ".txt", ".jsonl", ".ndjson")
 
 
 def read_tables(

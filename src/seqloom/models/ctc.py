@@ -238,7 +238,8 @@ class TransformerEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x, packing, mask)
         x = self.norm(x)
-        return x.new_zeros(batch * time, x.shape[1]).index_copy(0, packing.flat, x).view(batch, time, -1)
+        padded: Tensor = x.new_zeros(batch * time, x.shape[1]).index_copy(0, packing.flat, x)
+        return padded.view(batch, time, -1)
 
 
 class Ctc(nn.Module):

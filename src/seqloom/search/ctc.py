@@ -470,7 +470,7 @@ def _normalised(
     for number, length in enumerate(lengths.tolist()):
         if not 1 <= length <= time:
             raise UsageError(f"sequence {number} has {length} of {time} frames; give 1 to {time}")
-        frames = log_probs[number, :length].double().log_softmax(1)
+        frames = log_probs[number, :length].detach().double().log_softmax(1)
         is_wrong = frames.isnan().any(1)  # also where nothing is possible
         if bool(is_wrong.any()):
             raise ModelError(

@@ -139,21 +139,23 @@ class TranscriptionTask:
         """These samples, varied as in this epoch of training, if one is given."""
         samples, targets = [], [store.target(int(place)) for place in places]
         for place, target in zip(places.tolist(), targets, strict=True):
-            frames = store.frames(place)
+            stored = store.frames(place)
             if epoch is None:
-                samples.append(finished(frames, self.kind))
+                samples.append(finished(stored, self.kind))
                 continue
             random = np.random.default_rng(seed_for(self.seed, "frames", epoch, int(store.lines[place])))
-            fewest = self._fewest(len(frames), frames_needed(target.tolist()))
-            samples.append(finished(frames, self.kind, vary=self.vary, random=random, fewest=fewest))
+            fewest = self._fewest(len(stored), frames_needed(target.tolist()))
+            samples.append(finished(stored, self.kind, vary=self.vary, random=random, fewest=fewest))
         store.drop_pages()
         frames, lengths = pad_frames(samples)
         symbols = torch.zeros(len(targets), max(map(len, targets)), dtype=torch.long)
         for row, target in enumerate(targets):
             symbols[row, : len(target)] = torch.from_numpy(target)
         counts = torch.tensor([len(target) for target in targets])
-        moved = (each.to(self.device) for each in (frames, lengths, symbols, counts))
-        return FrameBatch(*moved, lines=store.lines[places])
+        device = self.device
+        return FrameBatch(
+            frames.to(device), lengths.to(device), symbols.to(device), counts.to(device), store.lines[places]
+        )
 
     def _fewest(self, frames: int, needed: int) -> int:
         """How many of these frames at least have a path for a transcript: it had one when it was stored."""
