@@ -30,6 +30,7 @@ from seqloom.cli import (
     retrieve,
     score,
     train,
+    transcribe,
     translate,
 )
 from seqloom.core.errors import DataError, ModelError, Problem, Stopped, UsageError
@@ -37,7 +38,7 @@ from seqloom.version import __version__
 
 MODULES = (
     *(align, average, classify, config, demo, distill, embed, evaluate, generate, info, lab, perplexity),
-    *(retrieve, score, train, translate),
+    *(retrieve, score, train, transcribe, translate),
 )
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
 HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.runs.train")
