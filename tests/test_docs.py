@@ -18,12 +18,14 @@ import io
 import json
 import math
 import os
+import random
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import traceback
+import wave
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -65,6 +67,7 @@ OTHERS = {
     "elmo": ["model.width=16", "text.size=60", *SHORT],
     "bert": ["model.width=16", "model.heads=2", "text.size=60", "evaluation.resamples=40", *SHORT],
     "vae": ["model.width=16", "text.size=60", *SHORT],
+    "ctc": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "tagger": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],
@@ -160,6 +163,13 @@ def _write_corpus(folder: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8), 5 * number).save(home / f"{number}.png")
     shutil.copy(home / "39.png", folder / "cat.png")
+    (folder / "digits").mkdir()
+    for number in range(20):
+        with wave.open(str(folder / "digits" / f"{number}.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", "NONE"))
+            file.writeframes(random.Random(number).randbytes(8000))
+    table = "".join(f"digits/{number}.wav\t{'one two' if number % 2 else 'two'}\n" for number in range(20))
+    (folder / "digits.tsv").write_text(table, encoding="utf-8")
     captions = folder / "data" / "multi30k"
     captions.mkdir(parents=True)
     for language, text in (("de", german), ("en", english)):

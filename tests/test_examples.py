@@ -13,6 +13,7 @@ from seqloom.core.reading import ReadsText
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.bert import Bert
+from seqloom.models.ctc import Ctc
 from seqloom.models.elmo import Elmo
 from seqloom.models.forecaster import Forecaster
 from seqloom.models.protocols import TranslationModel
@@ -93,6 +94,11 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         return
     elif isinstance(model, Forecaster):
         model(torch.randn(2, model.history, model.columns)).sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Ctc):
+        scores, _ = model.frame_scores(torch.randn(2, 7, config.model.features), torch.tensor([7, 5]))  # type: ignore[union-attr]
+        scores.sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return
     elif isinstance(model, Bert):

@@ -27,6 +27,10 @@ tagger.tag(["The old man reads."])[0]["upos"]
 from seqloom import Forecaster
 forecaster = Forecaster.load("load/model")
 forecaster.forecast("load.csv", steps=96).values
+
+from seqloom import Transcriber
+transcriber = Transcriber.load("digits/model")
+transcriber.transcribe(["four-two.wav"])[0].text
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from seqloom.apps.forecaster import Forecaster
     from seqloom.apps.language_model import LanguageModel
     from seqloom.apps.tagger import Tagger
+    from seqloom.apps.transcriber import Transcriber
     from seqloom.apps.translator import Translator
     from seqloom.classical.vectors import WordVectors
     from seqloom.core.errors import SeqloomError
@@ -57,6 +62,7 @@ __all__ = [
     "SearchConfig",
     "SeqloomError",
     "Tagger",
+    "Transcriber",
     "Translator",
     "WordVectors",
     "__version__",
@@ -116,6 +122,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.apps.tagger import Tagger
 
         return Tagger
+    if name == "Transcriber":
+        from seqloom.apps.transcriber import Transcriber
+
+        return Transcriber
     if name == "Translator":
         from seqloom.apps.translator import Translator
 

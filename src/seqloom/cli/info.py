@@ -143,6 +143,11 @@ def _describe(
         if not tokenizers.is_shared:
             pieces = f"{tokenizers.source.size:,} source and {tokenizers.target.size:,} target pieces"
         reads = [("Text", row) for row in (pieces, *_settings(config.text.model_dump(mode="json")))]
+        if config.purpose == "transcriber":
+            frames = config.data.frames.model_dump(mode="json")
+            frames |= {f"mel.{name}": value for name, value in frames.pop("mel").items() if frames["kind"] == "sound"}
+            varied = {f"vary.{name}": value for name, value in frames.pop("vary").items()}
+            reads += [("Frames", row) for row in _settings({**frames, **varied})]
     scores = [("Scores", "none")] if not card.scores else []
     for score in card.scores:
         interval = interval_text((score["interval"][0], score["interval"][1])) if score.get("interval") else ""

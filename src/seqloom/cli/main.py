@@ -38,6 +38,7 @@ from seqloom.cli import (
     shortlist,
     tag,
     train,
+    transcribe,
     translate,
     vectors,
 )
@@ -73,6 +74,7 @@ app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
 app.command(epilog=tag.EXAMPLES, rich_help_panel=USE)(tag.tag)
 app.command(epilog=forecast.EXAMPLES, rich_help_panel=USE)(forecast.forecast)
+app.command(epilog=transcribe.EXAMPLES, rich_help_panel=USE)(transcribe.transcribe)
 app.command(epilog=embed.EXAMPLES, rich_help_panel=USE)(embed.embed)
 app.command(epilog=retrieve.EXAMPLES, rich_help_panel=USE)(retrieve.retrieve)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)

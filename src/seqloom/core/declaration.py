@@ -20,6 +20,7 @@ Purpose = Literal[
     "aligner",
     "denoiser",
     "forecaster",
+    "transcriber",
 ]
 
 TaskKind = Literal[
@@ -34,11 +35,21 @@ TaskKind = Literal[
     "tagging",
     "contrastive",
     "forecasting",
+    "transcription",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
 
-DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images", "tagged text", "series"]
+DataKindName = Literal[
+    "pairs",
+    "text",
+    "two texts",
+    "labelled text",
+    "labelled images",
+    "tagged text",
+    "series",
+    "transcribed samples",
+]
 """What files of a run hold."""
 
 StepperOption = Literal["heads", "shortlist"]
@@ -147,6 +158,21 @@ class SeriesFacts:
     columns: int
     period: int | None
     """Rows after which the series repeat themselves; None if they do not."""
+
+
+@dataclass(frozen=True)
+class FrameFacts:
+    """What the sizes of a model that transcribes are chosen from."""
+
+    samples: int
+    frames: int
+    """Of all samples."""
+    symbols: int
+    """Characters of all transcripts."""
+    features: int
+    """Numbers of each frame."""
+    least_per_symbol: float
+    """Frames per symbol of the sample that has fewest, the blanks between equal symbols counted."""
 
 
 @dataclass(frozen=True)
@@ -306,6 +332,14 @@ class ModelSettings(Config):
     def sizes_for_series(self, facts: SeriesFacts) -> ModelSizes:  # noqa: ARG002
         """Sizes of a forecaster for these series; `self` holds the settings that were given."""
         return ModelSizes()
+
+    def sizes_for_frames(self, facts: FrameFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a model that transcribes such samples; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def frames_left(self, frames: int) -> int:
+        """For how many frames a model that transcribes so many gives symbols: fewer, where some are read as one."""
+        return frames
 
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
         """Settings that make a classifier of the model: a head for so many classes, and no other heads."""

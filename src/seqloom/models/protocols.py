@@ -119,6 +119,16 @@ class ForecastingModel(Protocol):
         ...
 
 
+class TranscriptionModel(Protocol):
+    """What a model must offer to be trained and used to transcribe frames."""
+
+    def frame_scores(
+        self, frames: Float[Tensor, "batch time features"], lengths: Int[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch shorter symbols"], Int[Tensor, " batch"]]:
+        """A score for each symbol, and for the blank at PAD, before the softmax; and how many frames are left."""
+        ...
+
+
 @runtime_checkable
 class HasLatentVariable(Protocol):
     """A language model that writes each text from a point of a latent space."""

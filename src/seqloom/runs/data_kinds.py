@@ -13,11 +13,12 @@ from torch import nn
 
 from seqloom.core.declaration import DataKindName
 from seqloom.core.events import Listener
-from seqloom.runs import forecasting, images, labelled, plain_text, tagging, translation, two_texts
+from seqloom.runs import forecasting, images, labelled, plain_text, tagging, transcription, translation, two_texts
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import (
     EXTREMES,
+    FRAME_EXTREMES,
     IMAGE_EXTREMES,
     LABELLED_EXTREMES,
     SERIES_EXTREMES,
@@ -163,6 +164,13 @@ DATA_KINDS: Mapping[DataKindName, DataKind] = {
         load=forecasting.SeriesData.load,
         size=lambda config, files, how: forecasting.size_series(config, files),  # noqa: ARG005
         general_sizes=lambda config: [forecasting.sizes_for(config, facts) for facts in SERIES_EXTREMES],
+    ),
+    "transcribed samples": DataKind(
+        "--train TABLE with the name of a .wav, .png or strokes file and its transcript in each line (TSV or JSONL)",
+        open=lambda config, how: transcription.open_samples(config, listener=how.listener),
+        load=transcription.TranscribedData.load,
+        size=lambda config, files, how: transcription.size_samples(config, files, listener=how.listener),
+        general_sizes=lambda config: [transcription.sizes_for(config, facts) for facts in FRAME_EXTREMES],
     ),
 }
 

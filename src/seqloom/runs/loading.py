@@ -577,6 +577,7 @@ def in_words(config: RunConfig) -> str:
         "classifier": "seqloom classify",
         "tagger": "seqloom tag",
         "forecaster": "seqloom forecast",
+        "transcriber": "seqloom transcribe",
         "aligner": "seqloom align --model",
         "denoiser": "seqloom train training.start_from=MODEL",
     }

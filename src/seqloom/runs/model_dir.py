@@ -77,7 +77,8 @@ AGAIN = "copy the model directory again from where it was made"
 
 _COUNTED = (
     *("pairs", "lines", "images", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "texts_read"),
-    *("pairs_read", "images_read", "tags_read", "values_read", "rows", "series", "seconds", "dev_loss"),
+    *("pairs_read", "images_read", "tags_read", "values_read", "rows", "series", "samples", "frames", "symbols_read"),
+    *("seconds", "dev_loss"),
 )
 
 

@@ -49,8 +49,8 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
-    r"/((store|stream|labelled|tokens|series|bytes|floats)\.json|lines|labels|values|first|firsts|pixels|numbers"
-    r"|((source|target)\.)?(ids|lengths)|forms|tags|word_ids|letters|letter_lengths)"
+    r"/((store|stream|labelled|tokens|series|frames|bytes|floats)\.json|lines|labels|values|first|firsts|pixels|numbers"
+    r"|((source|target)\.)?(ids|lengths)|forms|tags|word_ids|letters|letter_lengths|frames|symbols)"
     r"|data/((references|sources|dev|(source|target)_dev)\.txt|(files|counted)\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
     rf"|{TEACHER}/(teacher\.json|\d{{5}}\.txt|(train|dev)\.(source|target))"
 )
@@ -64,6 +64,7 @@ POSITIONS = (
         "task.pairs_per_batch",
         "task.images_per_batch",
         "task.windows_per_batch",
+        "task.frames_per_batch",
     ),
 )
 """Settings of tasks in which the position in the data is counted."""

@@ -11,6 +11,7 @@ from typing import Any
 from seqloom.core.config import Config
 from seqloom.core.declaration import (
     DataFacts,
+    FrameFacts,
     ImageFacts,
     LabelledFacts,
     ModelSettings,
@@ -689,6 +690,75 @@ def choose_image_sizes(
             Reason(("model.dropout_rate",), "dropout 0.1"),
             Reason(("task.images_per_batch",), f"batches of {batch:,} images"),
             *([Reason(("data.images.shift",), f"training images are moved by up to {pixels}")] if shift else []),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+# Models that transcribe.
+
+
+@dataclass(frozen=True)
+class FrameRung:
+    """What suits up to so many frames, whatever the model."""
+
+    frames: int
+    dropout_rate: float
+    learning_rate: float
+    frames_per_batch: int
+    passes: int
+    """Passes over the samples."""
+
+
+FRAME_LADDER = (
+    FrameRung(30_000, 0.2, 3e-3, 4_000, 100),
+    FrameRung(1_000_000, 0.3, 3e-3, 8_000, 30),
+    FrameRung(10_000_000, 0.3, 2e-3, 16_000, 20),
+    FrameRung(sys.maxsize, 0.2, 1e-3, 32_000, 10),
+)
+"""From some minutes of speech to days."""
+
+FRAME_EXTREMES = tuple(
+    FrameFacts(frames // 200, frames, frames // 20, features=40, least_per_symbol=least)
+    for frames, least in ((20_000, 1.0), (500_000, 3.0), (10**9, 9.0))
+)
+"""Samples from few to many."""
+
+
+def choose_frame_sizes(
+    facts: FrameFacts, model: ModelSettings, *, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of a model that transcribes so many frames; `is_started` says that it starts from a trained model."""
+    rung = next(rung for rung in FRAME_LADDER if facts.frames <= rung.frames)
+    sizes = model.sizes_for_frames(facts)
+    passes = FINE_TUNING_PASSES if is_started else rung.passes
+    if steps is None:
+        steps = round_figure(max(300.0, passes * 1.1 * facts.frames / rung.frames_per_batch))  # with padding
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    training: dict[str, Any] = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "weight_decay": 0.01,
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+        "patience": 0,  # on the way down the cosine, transcripts improve late
+    }
+    return Sizing(
+        {
+            "data": {},
+            "text": {"kind": "char", "size": ALL_CHARACTERS, "shared": True},
+            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "task": {"kind": "transcription", "frames_per_batch": rung.frames_per_batch},
+            "training": training,
+        },
+        f"{facts.samples:,} samples, about {round_figure(facts.frames):,} frames, so:",
+        (
+            Reason(("text.kind", "text.size"), "transcripts are written character by character"),
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
+            Reason(("task.frames_per_batch",), f"batches of {rung.frames_per_batch:,} frames"),
             *training_reasons(training, falling="as a cosine"),
         ),
     )

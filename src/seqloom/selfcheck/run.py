@@ -31,6 +31,7 @@ from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChe
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, made_lines, own_lines
 from seqloom.selfcheck.promises import PROMISES, Check, Checked, CheckResult, Outcome, counted
 from seqloom.selfcheck.taggers import TaggerChecks
+from seqloom.selfcheck.transcribers import TranscriberChecks, described
 from seqloom.selfcheck.translators import TranslatorChecks
 from seqloom.tasks.settings import TranslationConfig
 from seqloom.version import __version__
@@ -187,6 +188,12 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         assert isinstance(loaded, LoadedModel)
         of_series = ForecasterChecks(loaded, count=count, seed=seed)
         return f"{len(of_series.histories):,} histories, drawn with seed {seed} or built in", of_series.checks()
+    if loaded.config.purpose == "transcriber":
+        if lines is not None:
+            raise UsageError(f"--lines {lines}: a transcriber is checked with random frames; leave it out")
+        assert isinstance(loaded, LoadedModel)
+        of_frames = TranscriberChecks(loaded, count=count, seed=seed)
+        return described(of_frames.samples, seed), of_frames.checks()
     tokenizer = loaded.tokenizers.source
     if lines is not None:
         given = given_lines(lines, loaded.config, count=count, seed=seed)

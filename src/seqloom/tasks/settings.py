@@ -604,6 +604,24 @@ class ForecastingConfig(TaskSettings):
     """Windows of history and future in a batch, each with all columns."""
 
 
+# --- transcription ----------------------------------------------------------------------------------------------------
+
+
+class TranscriptionConfig(TaskSettings):
+    """What a model is trained for that writes down recordings, handwriting or images of lines."""
+
+    purpose: ClassVar[Purpose] = "transcriber"
+    model_kind: ClassVar[str] = "ctc"
+    data_kind: ClassVar[DataKindName] = "transcribed samples"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("frame_scores",), "transcriber", "TranscriptionModel")
+    unit: ClassVar[str] = "symbols"
+
+    kind: Literal["transcription"] = "transcription"
+    """Names this task in a config file."""
+    frames_per_batch: int = Field(8_000, ge=1, le=100_000_000)
+    """Places in a batch: samples × the frames of the longest of them."""
+
+
 class FittingConfig(TaskSettings):
     """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
 
