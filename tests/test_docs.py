@@ -16,6 +16,7 @@ import gzip
 import importlib.util
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -67,6 +68,7 @@ OTHERS = {
     "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "tagger": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],
+    "forecaster": SHORT,
     "ngram": ["text.size=60"],
     "markov": ["text.size=60"],
     "hmm": ["text.size=60", "model.states=4", "model.iterations=3"],
@@ -151,6 +153,8 @@ def _write_corpus(folder: Path) -> None:
     (folder / "questions.tsv").write_text(questions, encoding="utf-8")
     for seed, (name, count) in enumerate((("train", 40), ("dev", 10), ("new", 3))):
         write_conllu(folder / f"{name}.conllu", count=count, seed=seed)
+    hours = [f"2024-01-{1 + n // 24:02} {n % 24:02}:00,{50 + 10 * math.sin(n / 4):.3f},{n % 24}" for n in range(400)]
+    (folder / "load.csv").write_text("\n".join(["time,north,south", *hours]) + "\n", encoding="utf-8")
     for number in range(40):
         home = folder / "photos" / ("cats", "dogs")[number % 2]
         home.mkdir(parents=True, exist_ok=True)

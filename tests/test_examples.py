@@ -14,6 +14,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.bert import Bert
 from seqloom.models.elmo import Elmo
+from seqloom.models.forecaster import Forecaster
 from seqloom.models.protocols import TranslationModel
 from seqloom.models.tagger import Tagger, TaggerInput
 from seqloom.models.vae import Vae
@@ -88,6 +89,10 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         letters = TaggerInput(previous, previous % 3, torch.tensor([3, 2]), previous.T, torch.tensor([2, 2, 1]))
         states, packing = model(letters)
         model.outputs[0].loss(states, torch.tensor([0, 1, 2, 0, 1]), packing)[0].backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Forecaster):
+        model(torch.randn(2, model.history, model.columns)).sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return
     elif isinstance(model, Bert):

@@ -23,6 +23,10 @@ classifier.classify(["A delightful film."])[0].label
 from seqloom import Tagger
 tagger = Tagger.load("tagger/model")
 tagger.tag(["The old man reads."])[0]["upos"]
+
+from seqloom import Forecaster
+forecaster = Forecaster.load("load/model")
+forecaster.forecast("load.csv", steps=96).values
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from seqloom.apps.aligner import Aligner
     from seqloom.apps.classifier import Classifier
     from seqloom.apps.encoder import Encoder
+    from seqloom.apps.forecaster import Forecaster
     from seqloom.apps.language_model import LanguageModel
     from seqloom.apps.tagger import Tagger
     from seqloom.apps.translator import Translator
@@ -47,6 +52,7 @@ __all__ = [
     "Aligner",
     "Classifier",
     "Encoder",
+    "Forecaster",
     "LanguageModel",
     "SearchConfig",
     "SeqloomError",
@@ -90,6 +96,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.apps.encoder import Encoder
 
         return Encoder
+    if name == "Forecaster":
+        from seqloom.apps.forecaster import Forecaster
+
+        return Forecaster
     if name == "LanguageModel":
         from seqloom.apps.language_model import LanguageModel
 

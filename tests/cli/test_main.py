@@ -22,6 +22,7 @@ from seqloom.cli import (
     distill,
     embed,
     evaluate,
+    forecast,
     generate,
     info,
     lab,
@@ -36,7 +37,7 @@ from seqloom.core.errors import DataError, ModelError, Problem, Stopped, UsageEr
 from seqloom.version import __version__
 
 MODULES = (
-    *(align, average, classify, config, demo, distill, embed, evaluate, generate, info, lab, perplexity),
+    *(align, average, classify, config, demo, distill, embed, evaluate, forecast, generate, info, lab, perplexity),
     *(retrieve, score, train, translate),
 )
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)

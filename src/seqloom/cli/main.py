@@ -22,6 +22,7 @@ from seqloom.cli import (
     embed,
     evaluate,
     export,
+    forecast,
     generate,
     import_model,
     info,
@@ -71,6 +72,7 @@ app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
 app.command(epilog=tag.EXAMPLES, rich_help_panel=USE)(tag.tag)
+app.command(epilog=forecast.EXAMPLES, rich_help_panel=USE)(forecast.forecast)
 app.command(epilog=embed.EXAMPLES, rich_help_panel=USE)(embed.embed)
 app.command(epilog=retrieve.EXAMPLES, rich_help_panel=USE)(retrieve.retrieve)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)

@@ -56,8 +56,8 @@ TrainFiles = Annotated[
         help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
         "models, encoders, denoising and word vectors, any number of texts; for classifiers, files with a label and a "
         "text in each line (.tsv, .jsonl, __label__X text, X text), or images: a folder with one subfolder per class, "
-        "or an .npz file. Or a folder: its pairs of files (news.de and news.en, with data.source=de data.target=en), "
-        "its .tsv or .tmx files, or its texts.",
+        "or an .npz file; for forecasters, a .csv or .tsv of numbers. Or a folder: its pairs of files (news.de and "
+        "news.en, with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -126,8 +126,8 @@ def train(
 
     [bold]model.kind[/bold] selects the model: transformer (the default), seq2seq and dictionary translate; rnn_lm, gpt,
     elmo, ngram, markov and hmm are language models; bert is an encoder, with task.kind=classification a classifier, and
-    with task.kind=contrastive it learns vectors of sentences from pairs; vit and swin classify images; word2vec
-    learns word vectors.
+    with task.kind=contrastive it learns vectors of sentences from pairs; vit and swin classify images; forecaster
+    continues series of numbers; word2vec learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 
@@ -208,6 +208,7 @@ def describe(trained: "Trained") -> list[str]:
         "aligner": [f"seqloom align --model {model} --text SOURCE,TARGET"],
         "classifier": [f"seqloom classify {model} FILE"],
         "tagger": [f"seqloom tag {model} FILE"],
+        "forecaster": [f"seqloom forecast {model} FILE", f"seqloom forecast {model} FILE --backtest"],
         "denoiser": [f"seqloom train --train SOURCE --train TARGET --out RUN training.start_from={model}"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:

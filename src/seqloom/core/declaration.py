@@ -11,7 +11,15 @@ from typing import Any, ClassVar, Literal
 from seqloom.core.config import Config
 
 Purpose = Literal[
-    "translator", "language model", "word vectors", "encoder", "classifier", "tagger", "aligner", "denoiser"
+    "translator",
+    "language model",
+    "word vectors",
+    "encoder",
+    "classifier",
+    "tagger",
+    "aligner",
+    "denoiser",
+    "forecaster",
 ]
 
 TaskKind = Literal[
@@ -25,11 +33,12 @@ TaskKind = Literal[
     "classification",
     "tagging",
     "contrastive",
+    "forecasting",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
 
-DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images", "tagged text"]
+DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images", "tagged text", "series"]
 """What files of a run hold."""
 
 StepperOption = Literal["heads", "shortlist"]
@@ -125,6 +134,19 @@ class ImageFacts:
     size: tuple[int, int]
     """Height and width, in pixels."""
     channels: int
+
+
+@dataclass(frozen=True)
+class SeriesFacts:
+    """What the sizes of a forecaster are chosen from."""
+
+    rows: int
+    """Rows to train on."""
+    dev_rows: int
+    """Rows after these, to choose by."""
+    columns: int
+    period: int | None
+    """Rows after which the series repeat themselves; None if they do not."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +301,10 @@ class ModelSettings(Config):
 
     def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:  # noqa: ARG002
         """Sizes of a classifier for these images; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_series(self, facts: SeriesFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a forecaster for these series; `self` holds the settings that were given."""
         return ModelSizes()
 
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002

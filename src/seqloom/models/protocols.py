@@ -105,6 +105,20 @@ class TaggingModel(Protocol):
         ...
 
 
+class ForecastingModel(Protocol):
+    """What a model must offer to be trained and used as a forecaster; values are in deviations from the mean."""
+
+    def __call__(self, history: Float[Tensor, "rows history columns"]) -> Float[Tensor, "rows outputs columns"]:
+        """The values that follow each history, as many as one pass gives."""
+        ...
+
+    def forecast(
+        self, history: Float[Tensor, "rows history columns"], *, horizon: int
+    ) -> Float[Tensor, "rows horizon columns"]:
+        """The same for any number of steps."""
+        ...
+
+
 @runtime_checkable
 class HasLatentVariable(Protocol):
     """A language model that writes each text from a point of a latent space."""

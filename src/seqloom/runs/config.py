@@ -20,8 +20,10 @@ from seqloom.core.declaration import DataKindName, ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
 from seqloom.data.images import ImageConfig
+from seqloom.data.series import SeriesConfig
 from seqloom.models.bert import BertConfig
 from seqloom.models.elmo import ElmoConfig
+from seqloom.models.forecaster import ForecasterConfig
 from seqloom.models.gpt import GptConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
@@ -43,6 +45,7 @@ from seqloom.tasks.settings import (
     ContrastiveConfig,
     DenoisingConfig,
     FittingConfig,
+    ForecastingConfig,
     FullConfig,
     LanguageModellingConfig,
     MaskedLanguageModellingConfig,
@@ -133,6 +136,7 @@ ModelConfig = Annotated[
     | TaggerConfig
     | VitConfig
     | SwinConfig
+    | ForecasterConfig
     | NGramConfig
     | MarkovConfig
     | HmmConfig
@@ -157,6 +161,7 @@ AnyTask = (
     | ClassificationConfig
     | TaggingConfig
     | ContrastiveConfig
+    | ForecastingConfig
     | FittingConfig
 )
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
@@ -240,12 +245,13 @@ class DataConfig(Config):
     language of `data.target` is read. Classification: labelled texts, as TSV, JSONL, `__label__X text` or `X text`.
     Tagging: CoNLL-U, or a word and its tags in each line, with blank lines between sentences.
     Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder. Images: a folder with one subfolder per
-    class, or an .npz file with the arrays images and labels."""
+    class, or an .npz file with the arrays images and labels. Series of numbers: one table, CSV or TSV."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
     """Pairs, labelled texts or images drawn from the training files, or lines at the end of a text, that are held out
-    for validation if there are no dev files; at most a tenth of them."""
+    for validation if there are no dev files; at most a tenth of them. Of series of numbers, rows at the end; by default
+    a fifth of them."""
     source: str | None = None
     """Source language, as a code such as de; by default the ending of the file name."""
     target: str | None = None
@@ -260,6 +266,8 @@ class DataConfig(Config):
     values."""
     images: ImageConfig = ImageConfig()
     """Of models that read images: how these are read and, in training, varied."""
+    series: SeriesConfig = SeriesConfig()
+    """Of forecasters: how their table of numbers is read."""
     unit: Literal["line", "paragraph"] = "line"
     """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. For
     pairs, it is always the line."""

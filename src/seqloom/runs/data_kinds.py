@@ -13,10 +13,17 @@ from torch import nn
 
 from seqloom.core.declaration import DataKindName
 from seqloom.core.events import Listener
-from seqloom.runs import images, labelled, plain_text, tagging, translation, two_texts
+from seqloom.runs import forecasting, images, labelled, plain_text, tagging, translation, two_texts
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import DevResult
-from seqloom.runs.sizing import EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, TAGGED_EXTREMES, Sizing
+from seqloom.runs.sizing import (
+    EXTREMES,
+    IMAGE_EXTREMES,
+    LABELLED_EXTREMES,
+    SERIES_EXTREMES,
+    TAGGED_EXTREMES,
+    Sizing,
+)
 from seqloom.runs.translation import Split
 from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import Tokenizers
@@ -149,6 +156,13 @@ DATA_KINDS: Mapping[DataKindName, DataKind] = {
         load=tagging.TaggedData.load,
         size=lambda config, files, how: tagging.size_tagged(config, files, listener=how.listener),
         general_sizes=lambda config: [tagging.sizes_for(config, facts) for facts in TAGGED_EXTREMES],
+    ),
+    "series": DataKind(
+        "--train TABLE, a CSV or TSV file with a column of numbers for each series",
+        open=lambda config, how: forecasting.open_series(config, listener=how.listener),
+        load=forecasting.SeriesData.load,
+        size=lambda config, files, how: forecasting.size_series(config, files),  # noqa: ARG005
+        general_sizes=lambda config: [forecasting.sizes_for(config, facts) for facts in SERIES_EXTREMES],
     ),
 }
 

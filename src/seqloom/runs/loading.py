@@ -576,6 +576,7 @@ def in_words(config: RunConfig) -> str:
         "encoder": "seqloom embed, retrieve or serve, or seqloom.Encoder from Python",
         "classifier": "seqloom classify",
         "tagger": "seqloom tag",
+        "forecaster": "seqloom forecast",
         "aligner": "seqloom align --model",
         "denoiser": "seqloom train training.start_from=MODEL",
     }

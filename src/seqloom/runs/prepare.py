@@ -49,8 +49,8 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
-    r"/((store|stream|labelled|tokens|bytes|floats)\.json|lines|labels|firsts|pixels|numbers|((source|target)\.)?(ids|lengths)"
-    r"|forms|tags|word_ids|letters|letter_lengths)"
+    r"/((store|stream|labelled|tokens|series|bytes|floats)\.json|lines|labels|values|first|firsts|pixels|numbers"
+    r"|((source|target)\.)?(ids|lengths)|forms|tags|word_ids|letters|letter_lengths)"
     r"|data/((references|sources|dev|(source|target)_dev)\.txt|(files|counted)\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
     rf"|{TEACHER}/(teacher\.json|\d{{5}}\.txt|(train|dev)\.(source|target))"
 )
@@ -58,7 +58,13 @@ OWN_FILES = re.compile(
 
 POSITIONS = (
     *("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch"),
-    *("task.next_sentence", "task.noise.kind", "task.pairs_per_batch", "task.images_per_batch"),
+    *(
+        "task.next_sentence",
+        "task.noise.kind",
+        "task.pairs_per_batch",
+        "task.images_per_batch",
+        "task.windows_per_batch",
+    ),
 )
 """Settings of tasks in which the position in the data is counted."""
 
@@ -68,8 +74,8 @@ LORA_RATE = 5
 MAX_CONTINUED_LENGTH = 128
 """Tokens of a window, if an encoder is trained further and task.length is not given."""
 
-CLASSES = ("task.labels", "task.is_paired", "task.columns", "task.tags", "task.schemes")
-"""Settings of classification and tagging that give the scores of a model their meaning."""
+CLASSES = ("task.labels", "task.is_paired", "task.columns", "task.tags", "task.schemes", "task.series")
+"""Settings of classification, tagging and forecasting that give the outputs of a model their meaning."""
 
 TRAINED = ("training.optimiser", "training.freeze", "training.lora")
 """Settings that give the state of the optimiser its meaning."""
@@ -220,6 +226,9 @@ def _files_of_folders(
         Path(name).is_dir() for names in given.values() for name in names
     ):
         return found
+    if first.data_kind == "series":
+        folder = next(name for names in given.values() for name in names if Path(name).is_dir())
+        raise UsageError(f"{folder} is a folder; name a table of numbers, CSV or TSV")
     if first.data_kind in ("labelled text", "tagged text"):
         folder = next(name for names in given.values() for name in names if Path(name).is_dir())
         if first.data_kind == "tagged text":

@@ -17,6 +17,7 @@ from seqloom.core.declaration import (
     ModelSizes,
     Pieces,
     Reason,
+    SeriesFacts,
     TaggedFacts,
     TextFacts,
     WordPairs,
@@ -688,6 +689,60 @@ def choose_image_sizes(
             Reason(("model.dropout_rate",), "dropout 0.1"),
             Reason(("task.images_per_batch",), f"batches of {batch:,} images"),
             *([Reason(("data.images.shift",), f"training images are moved by up to {pixels}")] if shift else []),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+# Forecasters.
+
+
+SERIES_PASSES = 10
+"""Passes over all windows of the training rows. Neighbouring windows are nearly the same, so that few are needed."""
+
+SERIES_STEPS = 500, 20_000
+"""Steps of a run at least and at most, unless more are set."""
+
+WINDOWS_PER_BATCH = 32
+
+SERIES_EXTREMES = (
+    SeriesFacts(60, 15, 1, None),
+    SeriesFacts(8_640, 2_880, 7, 24),
+    SeriesFacts(10**7, 10**6, 300, 168),
+)
+"""Series from tiny to huge."""
+
+
+def choose_series_sizes(
+    facts: SeriesFacts, model: ModelSettings, *, steps: int | None = None, windows_per_batch: int | None = None
+) -> Sizing:
+    """Sizes of a forecaster for so many rows."""
+    sizes, batch = model.sizes_for_series(facts), windows_per_batch or WINDOWS_PER_BATCH
+    if steps is None:
+        least, most = SERIES_STEPS
+        steps = round_figure(min(max(SERIES_PASSES * facts.rows / batch, float(least)), float(most)))
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    training: dict[str, Any] = {
+        "steps": steps,
+        "learning_rate": min(1.0, sizes.max_learning_rate),
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+        "patience": 0,  # dev windows overlap: few errors of the same days move all of their mean
+    }
+    several = "1 series" if facts.columns == 1 else f"{facts.columns:,} series"
+    cycle = f"a period of {facts.period:,} rows" if facts.period else "no period"
+    return Sizing(
+        {
+            "model": {"kind": model.kind, **sizes.settings},
+            "task": {"kind": "forecasting", "windows_per_batch": batch},
+            "training": training,
+        },
+        f"{facts.rows:,} training rows of {several}, {cycle}, so:",
+        (
+            *sizes.reasons,
+            Reason(("task.windows_per_batch",), f"batches of {batch:,} windows"),
             *training_reasons(training, falling="as a cosine"),
         ),
     )

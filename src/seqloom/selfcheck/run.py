@@ -26,6 +26,7 @@ from seqloom.selfcheck.classifiers import ClassifierChecks, ImageClassifierCheck
 from seqloom.selfcheck.encoders import EncoderChecks
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.fitted_translators import FittedTranslatorChecks
+from seqloom.selfcheck.forecasters import ForecasterChecks
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, made_lines, own_lines
 from seqloom.selfcheck.promises import PROMISES, Check, Checked, CheckResult, Outcome, counted
@@ -180,6 +181,12 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         assert isinstance(loaded, LoadedModel)
         of_images = ImageClassifierChecks(loaded, count=count, seed=seed)
         return f"{len(of_images.images):,} images, drawn with seed {seed} or built in", of_images.checks()
+    if loaded.config.purpose == "forecaster":
+        if lines is not None:
+            raise UsageError(f"--lines {lines}: a forecaster is checked with random histories; leave it out")
+        assert isinstance(loaded, LoadedModel)
+        of_series = ForecasterChecks(loaded, count=count, seed=seed)
+        return f"{len(of_series.histories):,} histories, drawn with seed {seed} or built in", of_series.checks()
     tokenizer = loaded.tokenizers.source
     if lines is not None:
         given = given_lines(lines, loaded.config, count=count, seed=seed)

@@ -579,6 +579,31 @@ class UnsupervisedConfig(TaskSettings):
     """Validations in a row with a lower round-trip chrF than the one before, after which training ends; 0 continues."""
 
 
+# --- forecasting ------------------------------------------------------------------------------------------------------
+
+
+class ForecastingConfig(TaskSettings):
+    """What a forecaster of series of numbers is trained for."""
+
+    purpose: ClassVar[Purpose] = "forecaster"
+    model_kind: ClassVar[str] = "forecaster"
+    data_kind: ClassVar[DataKindName] = "series"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("forecast",), "forecaster", "ForecastingModel")
+    unit: ClassVar[str] = "values"
+
+    kind: Literal["forecasting"] = "forecasting"
+    """Names this task in a config file."""
+    series: tuple[str, ...] = Field((), max_length=1_000_000)
+    """Names of the columns, in the order in which the model reads them. By default those of the training data."""
+    period: int = Field(0, ge=0)
+    """Rows after which the series repeat themselves, for the seasonal forecast that the model is compared with; 0 for
+    none. By default found in the training part."""
+    loss: Literal["squared", "absolute"] = "squared"
+    """What training minimises: the squared error, or the absolute one, which outliers affect less."""
+    windows_per_batch: int = Field(32, ge=1, le=1_000_000)
+    """Windows of history and future in a batch, each with all columns."""
+
+
 class FittingConfig(TaskSettings):
     """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
 
