@@ -30,6 +30,7 @@ from seqloom.cli import (
     perplexity,
     retrieve,
     score,
+    tag,
     train,
     translate,
 )
@@ -38,7 +39,7 @@ from seqloom.version import __version__
 
 MODULES = (
     *(align, average, classify, config, demo, distill, embed, evaluate, forecast, generate, info, lab, perplexity),
-    *(retrieve, score, train, translate),
+    *(retrieve, score, tag, train, translate),
 )
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
 HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.runs.train")
