@@ -30,6 +30,7 @@ from seqloom.cli import (
     perplexity,
     retrieve,
     score,
+    tag,
     train,
     transcribe,
     translate,
@@ -39,7 +40,7 @@ from seqloom.version import __version__
 
 MODULES = (
     *(align, average, classify, config, demo, distill, embed, evaluate, forecast, generate, info, lab, perplexity),
-    *(retrieve, score, train, transcribe, translate),
+    *(retrieve, score, tag, train, transcribe, translate),
 )
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
 HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.runs.train")

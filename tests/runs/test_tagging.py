@@ -222,7 +222,7 @@ def test_a_tagger_can_start_from_another_one(learned: Trained, tmp_path: Path) -
     """With its words, letters, columns and tags, and so without loss; a new tag is counted."""
     path = write_conllu(tmp_path / "more.conllu", count=30, seed=5)
     path.write_text(path.read_text().replace("\tPUNCT\t", "\tSYM\t", 1))
-    settings = [f"training.start_from={learned.model}", *SHORT, "training.steps=1"]
+    settings = [*KIND, f"training.start_from={learned.model}", *SHORT, "training.steps=1"]
     started = train(None, settings, out=tmp_path / "run", train=[str(path)], dev=[str(path)])
     assert started is not None
     assert load(started.model).config.task == load(learned.model).config.task.model_copy(

@@ -138,10 +138,8 @@ class Tagger:
         while some := list(islice(remaining, SENTENCES_AT_ONCE)):
             self._require_columns(some[0].layout, wanted)
             for sentence, tagged in zip(some, self.tag([each.forms for each in some]), strict=True):
-                changed = sentence
-                for column in wanted if sentence.words else ():
-                    changed = filled(changed, {column: tagged[column]})
-                yield changed
+                values = {column: tagged[column] for column in wanted}
+                yield filled(sentence, values) if sentence.words else sentence
 
     def annotate(self, text: str, *, columns: Sequence[str] | None = None) -> TokenSentence:
         """A sentence of raw text as CoNLL-U, or as token columns, with the columns filled."""
