@@ -175,7 +175,7 @@ def test_the_model_is_described_checked_and_packed(place: Path, tmp_path: Path) 
     assert call("pack", place / "run", tmp_path / "packed.zip").code == 0
     packed, own = (call("forecast", model, place / "train.csv") for model in (tmp_path / "packed.zip", place / "run"))
     assert packed.out == own.out != ""
-    for command in (("classify",), ("translate",), ("perplexity",), ("export", "--to", "onnx")):
+    for command in (("classify",), ("translate",), ("perplexity", place / "all.csv"), ("export", "--to", "onnx")):
         refused = call(command[0], place / "run", *command[1:])
         assert refused.code == 2
         assert "seqloom forecast" in refused.err

@@ -550,14 +550,17 @@ class Tokenizers:
 
 
 class NoTokenizers(Tokenizers):
-    """In the place of tokenisers, where a model reads images: nothing is written, and there is none to ask for."""
+    """In the place of tokenisers, where a model reads no text: nothing is written, and there is none to ask for."""
 
     def __init__(self) -> None:
         """Without sides."""
 
     @property
     def source(self) -> Tokenizer:
-        raise UsageError("this model reads images, not texts: it has no tokeniser; use seqloom classify")
+        raise UsageError(
+            "this model reads images or series of numbers, not texts: it has no tokeniser; use "
+            "seqloom classify or seqloom forecast"
+        )
 
     target = source
 
