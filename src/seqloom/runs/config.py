@@ -20,6 +20,7 @@ from seqloom.core.declaration import ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
 from seqloom.data.images import ImageConfig
+from seqloom.metrics.translation import MetricName
 from seqloom.models.bert import BertConfig
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.gpt import GptConfig
@@ -302,7 +303,10 @@ class EvaluationConfig(Config):
     resamples: int = Field(1000, ge=40, le=100_000)
     """Bootstrap resamples behind each interval."""
     lowercase: bool = False
-    """Whether BLEU and chrF ignore case."""
+    """Whether BLEU, chrF, exact match and error rates ignore case."""
+    metrics: tuple[MetricName, ...] = ()
+    """The metrics of translations. None are chosen by what the references are: sentences (BLEU, chrF), words (exact
+    match), phones (exact match, PER), summaries (ROUGE) or parses (bracket F1)."""
 
 
 class RunConfig(Config):

@@ -32,8 +32,8 @@ from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.plain_text import TextCorpus
 from seqloom.data.store import Side, Store, read_stored_lines
 from seqloom.metrics.calibration import Calibration, fit_calibration
-from seqloom.metrics.scoring import Bootstrap, score
-from seqloom.metrics.translation import dev_metrics_for, line_scores
+from seqloom.metrics.scoring import Bootstrap
+from seqloom.metrics.translation import dev_names_for, line_scores, score_named
 from seqloom.runs.back_translation import MIXED, PAIRS, open_monolingual, write_pairs
 from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded
@@ -358,6 +358,13 @@ class PairData:
         files = tuple(map(str, files)) if isinstance(files, list) else None
         return PairData(Tokenizers.load(run / "text"), train, dev, references, files, sources)
 
+    def dev_sources(self, count: int | None = None) -> list[str]:
+        """The source lines of the first dev examples, as text: where ids alone are stored, what they spell."""
+        if self.sources is not None:
+            return self.sources[:count]
+        places = range(len(self.dev))[:count]
+        return [self.tokenizers.source.decode(self.dev.sources[at][:-1].tolist()) for at in places]
+
     def encoded(self) -> EncodedPairs:
         """The pairs in the form that a model is fitted to."""
         assert self.sources is not None
@@ -386,7 +393,14 @@ class PairData:
             sampling = PairSampling(source, target, config.seed, config.data.longest)
         return TranslationTask(
             self.train,
-            DevSet(self.dev, self.references, self.tokenizers.target, config.data.target),
+            DevSet(
+                self.dev,
+                self.references,
+                self.tokenizers.target,
+                config.data.target,
+                sources=self.dev_sources(),
+                metrics=config.evaluation.metrics,
+            ),
             config=config.task,
             tokens_per_batch=config.data.tokens_per_batch,
             seed=config.seed,
@@ -419,11 +433,7 @@ class PairData:
         if isinstance(loaded.config.task, ContrastiveConfig):
             return self._measure_vectors(loaded, listener=listener)
         config, count = loaded.config, min(MAX_SCORED_LINES, len(self.dev))
-        if self.sources is not None:
-            sources = self.sources[:count]
-        else:
-            sources = [self.tokenizers.source.decode(self.dev.sources[at][:-1].tolist()) for at in range(count)]
-        done = 0
+        sources, done = self.dev_sources(count), 0
 
         def progress(lines: int) -> None:
             nonlocal done
@@ -434,10 +444,16 @@ class PairData:
         if cut := sum(best.is_cut):
             notice(listener, f"dev text: {limit_message(cut, count)}")
         lowercase = config.evaluation.lowercase or config.text.lowercase
-        metrics = dev_metrics_for(config.data.target, lowercase=lowercase, references=self.references)
-        bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         references = self.references[:count]
-        scores = tuple(score(metric, best.texts, references=references, bootstrap=bootstrap) for metric in metrics)
+        scores = score_named(
+            config.evaluation.metrics or dev_names_for(self.references, self.dev_sources()),
+            best.texts,
+            references=references,
+            sources=sources,
+            language=config.data.target,
+            lowercase=lowercase,
+            bootstrap=Bootstrap(seed=config.seed, resamples=config.evaluation.resamples),
+        )
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
         return DevResult(scores, count, fit_confidence(best, references, lowercase=lowercase))
 
