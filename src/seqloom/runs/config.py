@@ -52,7 +52,7 @@ from seqloom.tasks.settings import (
     VariationalConfig,
 )
 from seqloom.text.subword_sampling import SAMPLED_KINDS
-from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizers
+from seqloom.text.tokenizer import SIDES, EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
 
 
@@ -351,6 +351,14 @@ class RunConfig(Config):
         kind = model.get("kind") if isinstance(model, Mapping) else None
         # An unknown kind is reported when the model's section is read.
         declared = MODELS.get(kind, ModelSettings) if isinstance(kind, str) else ModelSettings
+        text = values.get("text")
+        has_sides = isinstance(text, Mapping) and bool(text.get("source") or text.get("target"))
+        if has_sides and isinstance(model, Mapping | None) and declared.task_kind == "translation":
+            # Sides that are cut their own way have vocabularies of their own.
+            tied = declared if kind is not None else TransformerConfig
+            if "tying" in tied.model_fields:
+                model = {"tying": "output", **(model or {})}
+                values = {**values, "model": model}
         is_own_task = task.get("kind", declared.task_kind) == declared.task_kind
         if declared.reads_windows and is_own_task and isinstance(model, Mapping):
             longest = model.get("longest", declared.model_fields["longest"].default)
@@ -423,10 +431,17 @@ class RunConfig(Config):
             )
         self._check_windows()
         rate = self.task.subword_sampling if isinstance(self.task, TranslationConfig) else 0.0
-        if rate and self.text.kind not in SAMPLED_KINDS:
+        kinds = [self.text.side(side).kind for side in SIDES]
+        whole = [kind for kind in kinds if kind not in SAMPLED_KINDS]
+        if rate and whole:
             raise ValueError(
                 f"task.subword_sampling={rate:g} draws other cuts of bpe or unigram pieces, and text.kind is "
-                f"{self.text.kind}; leave it out, or set text.kind=bpe in a new model"
+                f"{whole[0]}; leave it out, or set text.kind=bpe in a new model"
+            )
+        if not self.reads_pairs and (self.text.source or self.text.target):
+            raise ValueError(
+                f"text.{'source' if self.text.source else 'target'} is for sentence pairs, and a run with "
+                f"task.kind={self.task.kind} reads a text of one language; set text.kind and the like instead"
             )
         if self.data.monolingual and (self.model.is_fitted or not isinstance(self.task, TranslationConfig)):
             raise ValueError(
@@ -438,16 +453,17 @@ class RunConfig(Config):
                 f"data.back_translation={self.data.back_translation} cannot be combined with data.reverse=phrases, "
                 "which has a search of its own; set data.reverse=same"
             )
-        if self.task.kind == "contrastive" and not self.text.shared:
+        own, remedy = "text.shared is false", "set text.shared=true"
+        if self.text.shared and not self.text.is_joint:
+            own, remedy = "text.source and text.target cut each side its own way", "leave them out"
+        if self.task.kind == "contrastive" and not self.text.is_joint:
             raise ValueError(
-                "task.kind=contrastive has one encoder for both sides, but text.shared is false; set text.shared=true "
-                "for a joint vocabulary"
+                f"task.kind=contrastive has one encoder for both sides, but {own}; {remedy} for a joint vocabulary"
             )
-        if self.model.needs_shared_vocabulary and not self.text.shared:
+        if self.model.needs_shared_vocabulary and not self.text.is_joint:
             tying = getattr(self.model, "tying", "all")
             raise ValueError(
-                f"model.tying is '{tying}', but text.shared is false; set text.shared=true for a joint vocabulary, or "
-                "model.tying=output"
+                f"model.tying is '{tying}', but {own}; {remedy} for a joint vocabulary, or model.tying=output"
             )
         return self
 

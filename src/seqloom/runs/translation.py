@@ -50,7 +50,7 @@ from seqloom.text.formats.segments import Format
 from seqloom.text.marks import BYTE_PIECES, JOINER, SPACE, capitalised, is_unspaced, uncapitalised
 from seqloom.text.scripts import SAMPLED_LINES, Sample, doubts_of_pair
 from seqloom.text.subword_sampling import subword_sampler
-from seqloom.text.tokenizer import FlatIds, Tokenizer, Tokenizers, word_cutter
+from seqloom.text.tokenizer import SIDES, FlatIds, Tokenizer, Tokenizers, word_cutter
 from seqloom.text.tokenizer_training import train_tokenizers, with_words
 
 # Remarks on an encoded training text: what repeats, what is lopsided, what the vocabulary lacks.
@@ -199,6 +199,7 @@ def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
         pieces=text.kind if "kind" in text.model_fields_set else None,
         vocabulary=text.size if "size" in text.model_fields_set else None,
         is_started=training.start_from is not None,
+        is_joint="shared" in text.model_fields_set and text.shared,
     )
 
 
@@ -262,7 +263,7 @@ class PairText:
         """Learn how to split both sides into pieces."""
         pairs = len(self.train)
         # Words and characters are counted in all of the text; subword pieces are the same from a part of it.
-        if config.text.kind in {"bpe", "unigram"}:
+        if {config.text.side(side).kind for side in SIDES} <= {"bpe", "unigram"}:
             pairs = min(pairs, config.data.learn_pieces_from // 2)
         if pairs < len(self.train):
             notice(listener, f"pieces are learned from about {pairs:,} of {len(self.train):,} pairs")
@@ -443,7 +444,7 @@ class PairData:
         best = translate_lines(loaded, sources, progress=progress)
         if cut := sum(best.is_cut):
             notice(listener, f"dev text: {limit_message(cut, count)}")
-        lowercase = config.evaluation.lowercase or config.text.lowercase
+        lowercase = config.evaluation.lowercase or self.tokenizers.target.config.lowercase
         references = self.references[:count]
         scores = score_named(
             config.evaluation.metrics or dev_names_for(self.references, self.dev_sources()),
