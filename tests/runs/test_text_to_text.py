@@ -67,6 +67,8 @@ def test_settings_of_a_side_override_those_of_both() -> None:
         (["text.source.kind=char", "model.tying=all"], "text.source and text.target cut each side its own way"),
         (["text.target.kind=char", "task.subword_sampling=0.1"], "task.subword_sampling=0.1 draws other cuts"),
         (["text.source.kind=char", "model.kind=rnn_lm"], "text.source is for sentence pairs"),
+        (["text.source.kind=char", "model.copy=true"], "model.copy=true copies symbols of the source"),
+        (["task.consistency=1.0", "model.copy=true"], "task.consistency=1 is not supported with model.copy"),
         (["text.source.kid=char"], "kid"),
     ],
 )

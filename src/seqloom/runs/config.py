@@ -460,6 +460,16 @@ class RunConfig(Config):
             raise ValueError(
                 f"task.kind=contrastive has one encoder for both sides, but {own}; {remedy} for a joint vocabulary"
             )
+        can_copy = getattr(self.model, "copy", False) is True
+        if can_copy and isinstance(self.task, TranslationConfig) and self.task.consistency:
+            raise ValueError(
+                f"task.consistency={self.task.consistency:g} is not supported with model.copy; leave one of them out"
+            )
+        if can_copy and not self.text.is_joint:
+            raise ValueError(
+                f"model.copy=true copies symbols of the source into the target, but {own}; {remedy} for a joint "
+                "vocabulary"
+            )
         if self.model.needs_shared_vocabulary and not self.text.is_joint:
             tying = getattr(self.model, "tying", "all")
             raise ValueError(
