@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from seqloom.apps.translator import Translator
 from seqloom.core.config import resolve
-from seqloom.core.errors import ConfigError, UsageError
+from seqloom.core.errors import ConfigError, DataError, UsageError
 from seqloom.core.events import ignore
+from seqloom.metrics.brackets import Parse, right_branching
 from seqloom.runs.config import RunConfig
 from seqloom.runs.train import resume, train
 from seqloom.runs.translation import PairData
@@ -60,6 +62,33 @@ def test_settings_of_a_side_override_those_of_both() -> None:
     assert tokenizers.target.pieces("Xyz") == ["▁xyz"]
 
 
+def test_parses_are_well_formed_with_the_words_of_the_source(tmp_path: Path) -> None:
+    draw, path = random.Random(5), tmp_path / "parses.tsv"
+    words = ["the", "old", "cat", "saw", "a", "dog"]
+    sentences = [draw.choices(words, k=draw.randint(1, 6)) for _ in range(120)]
+    path.write_text("".join(f"{' '.join(each)}\t{right_branching(each)}\n" for each in sentences), encoding="utf-8")
+    text = ["text.kind=word", "text.segmentation=spaces", "evaluation.metrics=[bracket-f1]"]
+    trained = train(None, [*TINY, *text], out=tmp_path / "run", train=[str(path)])
+    assert trained is not None
+    assert [score.name for score in trained.scores] == ["bracket F1"]
+    lines = ["the cat saw a dog", "a zebra saw the old old cat", "dog"]
+
+    translator = Translator.load(trained.model)
+
+    def parses(*, brackets: bool) -> list[Parse | None]:
+        translated = translator.translate(lines, length_factor=3.0, length_constant=4, brackets=brackets)
+        return [Parse.of(line) for line in translated]
+
+    found = parses(brackets=True)
+    assert [each and len(each.words) for each in found] == [5, 7, 1]
+    assert found[0] is not None
+    assert found[0].words == ("the", "cat", "saw", "a", "dog")
+    free = parses(brackets=False)  # after six steps, the model alone knows nothing
+    assert [each and len(each.words) for each in free] != [5, 7, 1]
+    with pytest.raises(DataError, match=r"line 1 has '\(' among its words"):
+        translator.translate(["the ( cat )"], brackets=True)
+
+
 @pytest.mark.parametrize(
     ("settings", "part"),
     [
@@ -69,6 +98,7 @@ def test_settings_of_a_side_override_those_of_both() -> None:
         (["text.source.kind=char", "model.kind=rnn_lm"], "text.source is for sentence pairs"),
         (["text.source.kind=char", "model.copy=true"], "model.copy=true copies symbols of the source"),
         (["task.consistency=1.0", "model.copy=true"], "task.consistency=1 is not supported with model.copy"),
+        (["search.brackets=true"], "search.brackets=true needs a joint vocabulary of whole words"),
         (["text.source.kid=char"], "kid"),
     ],
 )

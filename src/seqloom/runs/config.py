@@ -545,6 +545,13 @@ class RunConfig(Config):
         model, search = self.model, self.search
         if model.is_fitted and self.purpose == "translator" and (problem := search.problem_of_fitted(model.kind)):
             raise ValueError(problem)
+        text = self.text
+        if search.brackets and not text.has_joint_words:
+            raise ValueError(
+                "search.brackets=true needs a joint vocabulary of whole words: text.kind=word, "
+                f"text.segmentation=spaces and text.shared=true, and here are {text.kind}, {text.segmentation} and "
+                f"{str(text.is_joint).lower()}; leave it out, or train with these"
+            )
         if model.has_attention is None:
             return self
         if model.attention_heads is None and search.heads not in ("mean", "max"):

@@ -340,6 +340,11 @@ class TextConfig(Config):
         """Whether both sides are cut alike, with one vocabulary."""
         return self.shared and self.source is None and self.target is None
 
+    @property
+    def has_joint_words(self) -> bool:
+        """Whether both sides are cut at spaces alone, so that a word is one symbol, and the same on both."""
+        return self.is_joint and self.kind == "word" and self.segmentation == "spaces"
+
     def side(self, name: SideName) -> "TextConfig":
         """The settings of one side alone."""
         own = self.source if name == "source" else self.target
