@@ -138,6 +138,12 @@ def _write_corpus(folder: Path) -> None:
     catalogue = 'msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "der Hund %s"\nmsgstr ""\n'
     (folder / "messages.po").write_text(catalogue, encoding="utf-8")
     (folder / "words.tsv").write_text("Hund\tdog\tnoun\ngeht\twalks\tverb\n", encoding="utf-8")
+    phones = {"a": "AA", "b": "B", "k": "K", "i": "IY", "t": "T", "s": "S"}
+    spelled = [first + second + last for first in "bkts" for second in "ai" for last in "bkts"]
+    rows = [f"{word}\t{' '.join(phones[letter] for letter in word)}\n" for word in spelled]
+    (folder / "phones.tsv").write_text("".join([*rows, "bit\tB AA T\n"]), encoding="utf-8")
+    parses = [f"{a} {b} {c}\t( ( {a} {b} ) {c} )\n" for a in ("the", "a") for b in "cdefgh" for c in ("sat", "ran")]
+    (folder / "parses.tsv").write_text("".join(parses), encoding="utf-8")
     (folder / "rules.yaml").write_text("- from: [verb, noun]\n  to: [noun, verb]\n", encoding="utf-8")
     (folder / "page.html").write_text("<p>der <b>Hund</b> schläft 1.</p>", encoding="utf-8")
     (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nder Hund\nschläft.\n", encoding="utf-8")

@@ -83,6 +83,8 @@ class DataFacts:
     """Different characters of both sides."""
     words: WordPairs | None = None
     """What the pairs are, if they are words and not sentences."""
+    phones: Literal["source", "target"] | None = None
+    """The side that spells words in phones, for words and phones."""
 
     def tokens(self, kind: Pieces, size: int) -> float:
         """About how many tokens the longer side has in all, its ends counted, with so many pieces of this kind."""

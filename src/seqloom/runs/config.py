@@ -22,6 +22,7 @@ from seqloom.core.text_files import OnBad
 from seqloom.data.frames import FramesConfig
 from seqloom.data.images import ImageConfig
 from seqloom.data.series import SeriesConfig
+from seqloom.metrics.translation import MetricName
 from seqloom.models.bert import BertConfig
 from seqloom.models.ctc import CtcConfig
 from seqloom.models.elmo import ElmoConfig
@@ -59,7 +60,7 @@ from seqloom.tasks.settings import (
     VariationalConfig,
 )
 from seqloom.text.subword_sampling import SAMPLED_KINDS
-from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizers
+from seqloom.text.tokenizer import SIDES, EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
 
 
@@ -323,7 +324,10 @@ class EvaluationConfig(Config):
     resamples: int = Field(1000, ge=40, le=100_000)
     """Bootstrap resamples behind each interval."""
     lowercase: bool = False
-    """Whether BLEU and chrF ignore case."""
+    """Whether BLEU, chrF, exact match and error rates ignore case."""
+    metrics: tuple[MetricName, ...] = ()
+    """The metrics of translations. None are chosen by what the references are: sentences (BLEU, chrF), words (exact
+    match), phones (exact match, PER), summaries (ROUGE) or parses (bracket F1)."""
 
 
 class RunConfig(Config):
@@ -368,6 +372,14 @@ class RunConfig(Config):
         kind = model.get("kind") if isinstance(model, Mapping) else None
         # An unknown kind is reported when the model's section is read.
         declared = MODELS.get(kind, ModelSettings) if isinstance(kind, str) else ModelSettings
+        text = values.get("text")
+        has_sides = isinstance(text, Mapping) and bool(text.get("source") or text.get("target"))
+        if has_sides and isinstance(model, Mapping | None) and declared.task_kind == "translation":
+            # Sides that are cut their own way have vocabularies of their own.
+            tied = declared if kind is not None else TransformerConfig
+            if "tying" in tied.model_fields:
+                model = {"tying": "output", **(model or {})}
+                values = {**values, "model": model}
         is_own_task = task.get("kind", declared.task_kind) == declared.task_kind
         if declared.reads_windows and is_own_task and isinstance(model, Mapping):
             longest = model.get("longest", declared.model_fields["longest"].default)
@@ -466,10 +478,17 @@ class RunConfig(Config):
             )
         self._check_windows()
         rate = self.task.subword_sampling if isinstance(self.task, TranslationConfig) else 0.0
-        if rate and self.text.kind not in SAMPLED_KINDS:
+        kinds = [self.text.side(side).kind for side in SIDES]
+        whole = [kind for kind in kinds if kind not in SAMPLED_KINDS]
+        if rate and whole:
             raise ValueError(
                 f"task.subword_sampling={rate:g} draws other cuts of bpe or unigram pieces, and text.kind is "
-                f"{self.text.kind}; leave it out, or set text.kind=bpe in a new model"
+                f"{whole[0]}; leave it out, or set text.kind=bpe in a new model"
+            )
+        if not self.reads_pairs and (self.text.source or self.text.target):
+            raise ValueError(
+                f"text.{'source' if self.text.source else 'target'} is for sentence pairs, and a run with "
+                f"task.kind={self.task.kind} reads a text of one language; set text.kind and the like instead"
             )
         if self.data.monolingual and (self.model.is_fitted or not isinstance(self.task, TranslationConfig)):
             raise ValueError(
@@ -481,16 +500,27 @@ class RunConfig(Config):
                 f"data.back_translation={self.data.back_translation} cannot be combined with data.reverse=phrases, "
                 "which has a search of its own; set data.reverse=same"
             )
-        if self.task.kind == "contrastive" and not self.text.shared:
+        own, remedy = "text.shared is false", "set text.shared=true"
+        if self.text.shared and not self.text.is_joint:
+            own, remedy = "text.source and text.target cut each side its own way", "leave them out"
+        if self.task.kind == "contrastive" and not self.text.is_joint:
             raise ValueError(
-                "task.kind=contrastive has one encoder for both sides, but text.shared is false; set text.shared=true "
-                "for a joint vocabulary"
+                f"task.kind=contrastive has one encoder for both sides, but {own}; {remedy} for a joint vocabulary"
             )
-        if self.model.needs_shared_vocabulary and not self.text.shared:
+        can_copy = getattr(self.model, "copy", False) is True
+        if can_copy and isinstance(self.task, TranslationConfig) and self.task.consistency:
+            raise ValueError(
+                f"task.consistency={self.task.consistency:g} is not supported with model.copy; leave one of them out"
+            )
+        if can_copy and not self.text.is_joint:
+            raise ValueError(
+                f"model.copy=true copies symbols of the source into the target, but {own}; {remedy} for a joint "
+                "vocabulary"
+            )
+        if self.model.needs_shared_vocabulary and not self.text.is_joint:
             tying = getattr(self.model, "tying", "all")
             raise ValueError(
-                f"model.tying is '{tying}', but text.shared is false; set text.shared=true for a joint vocabulary, or "
-                "model.tying=output"
+                f"model.tying is '{tying}', but {own}; {remedy} for a joint vocabulary, or model.tying=output"
             )
         return self
 
@@ -562,6 +592,13 @@ class RunConfig(Config):
         model, search = self.model, self.search
         if model.is_fitted and self.purpose == "translator" and (problem := search.problem_of_fitted(model.kind)):
             raise ValueError(problem)
+        text = self.text
+        if search.brackets and not text.has_joint_words:
+            raise ValueError(
+                "search.brackets=true needs a joint vocabulary of whole words: text.kind=word, "
+                f"text.segmentation=spaces and text.shared=true, and here are {text.kind}, {text.segmentation} and "
+                f"{str(text.is_joint).lower()}; leave it out, or train with these"
+            )
         if model.has_attention is None:
             return self
         if model.attention_heads is None and search.heads not in ("mean", "max"):

@@ -39,7 +39,7 @@ from seqloom.runs.translation import TEACHER, Split
 from seqloom.tasks.settings import DenoisingConfig, MaskedLanguageModellingConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format, Languages
-from seqloom.text.tokenizer import Tokenizer, Tokenizers, WordPieces
+from seqloom.text.tokenizer import SIDES, Tokenizer, Tokenizers, WordPieces
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from seqloom.training.run_guard import RECORD, locked
 from seqloom.training.settings import TrainingConfig
@@ -152,11 +152,13 @@ def choose_config(
         )
     first = resolve(RunConfig, defaults={**defaults, **_text_defaults(first)}, file=file, overrides=overrides)
     given_tokenizers(first)  # to refuse what cannot be used
-    if first.reads_pairs and first.model.is_fitted and first.text.kind != "word":
-        raise UsageError(
-            f"text.kind={first.text.kind} cannot be combined with model.kind={first.model.kind}, which works on whole "
-            "words; leave out text.kind"
-        )
+    kinds = {"text.kind": first.text.kind, **{f"text.{side}.kind": first.text.side(side).kind for side in SIDES}}
+    for name, kind in kinds.items():
+        if first.reads_pairs and first.model.is_fitted and kind != "word":
+            raise UsageError(
+                f"{name}={kind} cannot be combined with model.kind={first.model.kind}, which works on whole words; "
+                f"leave out {name}"
+            )
     first.model.check_files()
     folders = _files_of_folders(first, train, dev, formats=formats, listener=listener)
     if folders:
@@ -498,7 +500,9 @@ def _tokenizers(config: RunConfig, text: RunFiles, *, listener: Listener) -> Tok
         return given
     # Usually all words and characters are taken, and their maximum would look like the number in this text.
     all_of = {"word": "words", "char": "characters"}
-    what = all_of.get(config.text.kind, f"{config.text.size:,} {config.text.kind} pieces")
+    sides = [config.text.side(side) for side in SIDES]
+    found = [all_of.get(side.kind, f"{side.size:,} {side.kind} pieces") for side in sides]
+    what = found[0] if found[0] == found[1] else f"{found[0]} of the source and {found[1]} of the target"
     phase(listener, f"learning {what}")
     return text.learn_tokenizers(config, listener=listener)
 
@@ -541,7 +545,10 @@ def _damaged_record(path: Path, reason: str) -> ModelError:
 def fixed_settings(config: RunConfig) -> dict[str, Any]:
     """The settings that give weights and ids their meaning, by their full paths; they cannot change in a run."""
     values = config.model_dump(mode="json")
-    flat = {"training.lora": values["training"].pop("lora"), **flat_settings(values)}  # one value: it may be null
+    # Each of these is one value: it may be null.
+    flat = {"training.lora": values["training"].pop("lora")}
+    flat |= {f"text.{side}": values["text"].pop(side) for side in SIDES}
+    flat |= flat_settings(values)
     is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in FIXED) for name in flat}
     return {name: value for name, value in flat.items() if is_fixed[name] and name not in FREE}
 

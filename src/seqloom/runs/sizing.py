@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -35,8 +35,7 @@ from seqloom.tasks.settings import (
 from seqloom.text.languages import find_language
 from seqloom.text.marks import count_words, is_one_word, is_unsegmented
 from seqloom.text.normalise import collapse_spaces, is_blank
-from seqloom.text.tokenizer import Segmentation, word_cutter
-from seqloom.text.tokenizer_training import ALL_CHARACTERS, ALL_WORDS
+from seqloom.text.tokenizer import ALL_CHARACTERS, ALL_WORDS, Segmentation, SideName, word_cutter
 
 SAMPLED_LINES = 20_000
 """Lines from which the length of sentences is estimated."""
@@ -100,7 +99,15 @@ def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -
         target_words=words[1],
         alphabet=len(set().union(*sides[0], *sides[1])),
         words=_word_pairs(*sides),
+        phones=_phone_side(*sides),
     )
+
+
+def _phone_side(sources: Sequence[str], targets: Sequence[str]) -> SideName | None:
+    """The side that spells the words of the other in phones, if one does."""
+    if _word_pairs(sources, targets) != "words and phones":
+        return None
+    return "target" if _most(" " not in line.strip() for line in sources) else "source"
 
 
 def _word_pairs(sources: Sequence[str], targets: Sequence[str]) -> WordPairs | None:
@@ -164,12 +171,13 @@ def choose_sizes(
     pieces: Pieces | None = None,
     vocabulary: int | None = None,
     is_started: bool = False,
+    is_joint: bool = False,
 ) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
 
     `model` holds the settings of the model that were given, `pieces` and `vocabulary` are the kind and number of the
     pieces of text, where these were given. `is_started` says that it starts from a trained model, whose text may have
-    no other cuts, and which learns at a low rate.
+    no other cuts, and which learns at a low rate. `is_joint` says that one vocabulary for both sides was requested.
     """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     text: dict[str, Any] = {"kind": "bpe", "size": rung.vocabulary, "shared": True}
@@ -177,7 +185,17 @@ def choose_sizes(
     if pieces is None and facts.words is not None:
         text = {"kind": "char", "size": ALL_CHARACTERS, "shared": True}
         why = f"single characters as pieces: the pairs are {facts.words}, where letters score higher than subwords"
-    tokens = facts.tokens(pieces or text["kind"], vocabulary or text["size"])
+    counted, tying = facts, dict[str, str]()
+    if pieces is None and facts.phones is not None and not is_joint and _may_have_sides(model):
+        # A phone is one symbol, so its side has as many as it has words between spaces.
+        if facts.phones == "target":
+            counted = replace(facts, target_characters=facts.target_words)
+        else:
+            counted = replace(facts, source_characters=facts.source_words)
+        tying = {"tying": "output"}
+        text |= {"shared": False, facts.phones: {"kind": "word", "segmentation": "spaces", "size": ALL_WORDS}}
+        why = f"letters as pieces, and whole phones on the {facts.phones} side: the pairs are {facts.words}"
+    tokens = counted.tokens(pieces or text["kind"], vocabulary or text["size"])
     if steps is None:
         steps = round_figure(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
     every = max(min(10, steps), min(1000, round_figure(steps / 40)))
@@ -199,7 +217,7 @@ def choose_sizes(
         {
             "data": {"tokens_per_batch": rung.tokens_per_batch},
             "text": text,
-            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "model": {**_model_section(model, sizes, dropout_rate=rung.dropout_rate), **tying},
             "task": task,
             "training": training,
         },
@@ -213,6 +231,12 @@ def choose_sizes(
             *training_reasons(training),
         ),
     )
+
+
+def _may_have_sides(model: ModelSettings) -> bool:
+    """Whether the sides may have vocabularies of their own: the model can be tied so, and nothing else was asked."""
+    fields = type(model).model_fields
+    return "tying" in fields and not ("tying" in model.model_fields_set and model.needs_shared_vocabulary)
 
 
 def _regularisation_reasons(task: Mapping[str, float]) -> Iterator[Reason]:
