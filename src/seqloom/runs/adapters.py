@@ -153,8 +153,8 @@ class Base(Config):
         """Refuse another model than the one that an adapter was trained with."""
         if self.sha256 != expected:
             raise ModelError(
-                f"{of} was trained with another base than {self.path}: its weights have the SHA-256 "
-                f"{self.sha256[:SHOWN_HASH]}…, and those of the base {expected[:SHOWN_HASH]}…"
+                f"{of} was begun with another base: the weights of that base have the SHA-256 "
+                f"{expected[:SHOWN_HASH]}…, and those of {self.path} {self.sha256[:SHOWN_HASH]}…; give the same base"
             )
 
 

@@ -28,6 +28,7 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps
 from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_from, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
+from seqloom.runs.adapters import Base
 from seqloom.runs.config import BuildsModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.data_kinds import Opening, RunData, RunFiles, data_kind
 from seqloom.runs.denoising import translator_settings
@@ -460,6 +461,9 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
                 **text.size,
                 "files": stamps,
             }
+            if config.training.lora is not None and config.training.start_from is not None:
+                start_from = config.training.start_from
+                record["base"] = Base.of(start_from, find_model(Path(start_from))).model_dump()
             # Last: its presence means that everything before it is complete.
             write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
         except BaseException:

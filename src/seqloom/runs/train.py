@@ -459,8 +459,11 @@ def _open(
             keep_published(start, run / PUBLISHED, config, names=live_weights(model))
         if lora is not None:
             base = Base.of(config.training.start_from, start)
-            if resumed_from is not None and (run / CARD).is_file():
-                base.require(Base.recorded(parse_card(read_part(run / CARD), run / CARD).trained_on, of=run), of=run)
+            if resumed_from is not None:
+                begun: Mapping[str, Any] = read_part(run / "run.json")
+                if "base" not in begun and (run / CARD).is_file():  # a run of an earlier version
+                    begun = parse_card(read_part(run / CARD), run / CARD).trained_on
+                base.require(Base.recorded(begun, of=run), of=run)
             add_adapters(model, config, new=new)
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
