@@ -16,7 +16,7 @@ from seqloom.models.bert import BertConfig, DenseConfig, SentenceConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.adapters import load_start
 from seqloom.runs.config import RunConfig
-from seqloom.runs.labelled import LabelledData
+from seqloom.runs.labelled import LabelledData, open_labelled
 from seqloom.runs.loading import build_model, load
 from seqloom.runs.model_dir import Card, read_card, read_settings, save_model
 from seqloom.runs.prepare import choose_config, general_config
@@ -143,6 +143,19 @@ def test_what_cannot_be_learned_from_is_refused_before_anything_is_written(tmp_p
         chosen(text, "model.classes=5")
     with pytest.raises(UsageError, match=r"task\.kind is classification, but a model of kind gpt .*model\.kind=bert"):
         resolve(RunConfig, overrides=["model.kind=gpt", "task.kind=classification"])
+
+
+def test_a_column_needs_a_table_and_many_labels_a_notice(tmp_path: Path) -> None:
+    table, marked = tmp_path / "many.tsv", tmp_path / "marked.txt"
+    table.write_text("".join(f"house number {n}\tname{n % 21}\n" for n in range(60)), encoding="utf-8")
+    marked.write_text("".join(f"__label__{n % 2} house number {n}\n" for n in range(60)), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"data\.label_column=2 is for tables, but .*marked\.txt: read as __label__, "):
+        chosen(marked, "data.label_column=2")
+    events: list[Event] = []
+    open_labelled(chosen(table), listener=events.append)
+    said = [event["message"] for event in events if event.kind == "notice"]
+    assert said[0] == f"{table}: read as a table, label: column 2; text: column 1"
+    assert said[2].startswith("21 classes are many for 60 examples, 0 of them have one example")
 
 
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path, text: Path) -> None:
