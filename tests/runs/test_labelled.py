@@ -13,6 +13,7 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, ModelError, SeqloomWarning, UsageError
 from seqloom.core.events import Event, ignore, read_events
 from seqloom.models.bert import BertConfig, DenseConfig, SentenceConfig
+from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.adapters import load_start
 from seqloom.runs.config import RunConfig
@@ -202,6 +203,31 @@ def test_a_trunk_that_does_not_fit_is_refused_by_name(encoder: Path, text: Path,
         assert difference in str(caught.value)
         assert "cannot be the start of this model" in str(caught.value)
         assert not (tmp_path / "run").exists()
+
+
+def test_a_start_of_another_kind_is_named(encoder: Path, text: Path, tmp_path: Path) -> None:
+    files = [str(text)]
+    start = f"training.start_from={encoder}"
+    with pytest.raises(ModelError) as e:
+        choose_config(None, ["model.kind=vit", start], train=files, dev=(), listener=ignore)
+    assert str(e.value).startswith(f"{start} is a model of kind bert, which cannot be the start of one of kind vit; ")
+    tokenizer = train_tokenizer(["a house"], TextConfig(kind="word"))
+    settings = TransformerConfig(width=8, heads=2, encoder_layers=1, decoder_layers=1)
+    model = settings.build(Symbols(tokenizer.size, tokenizer.size, is_shared=True), seed=4)
+    save_model(
+        tmp_path / "translator",
+        RunConfig.model_validate({"model": settings, "text": tokenizer.config}),
+        tokenizers=Tokenizers(tokenizer, tokenizer),
+        weights=weights_of(model),
+        card=Card("de", "en", 1),
+    )
+    start = f"training.start_from={tmp_path / 'translator'}"
+    (tmp_path / "run.yaml").write_text("task: {kind: classification}\n")
+    for file, words in ((None, ["task.kind=classification"]), (tmp_path / "run.yaml", [])):
+        with pytest.raises(ModelError) as e:
+            choose_config(file, [*words, start], train=files, dev=(), listener=ignore)
+        assert str(e.value).startswith(f"{start} is a model of kind transformer, which can be the start of translation")
+        assert "not of task.kind=classification" in str(e.value)
 
 
 def test_lora_trains_the_adapters_and_the_new_head(encoder: Path, text: Path, tmp_path: Path) -> None:

@@ -94,9 +94,11 @@ def load_start(model: nn.Module, config: RunConfig, folder: Path, *, listener: L
         raise ModelError(f"{folder} cannot be the start of a run: {bad[0]}{more} has NaN or infinite numbers; {AGAIN}")
     if not is_same_task(config, start := read_settings(folder)):
         taken = load_trunk(model, weights, trunk=config.model.trunk, head=config.model.head, origin=str(folder))
+        one, other = start.task.kind, config.task.kind
+        why = "other labels" if one == other else f"task {one} → {other}"
         for what, names in (("new", taken.new), ("not used", taken.unused)):
             if names:
-                notice(listener, f"{what}: {', '.join(names)} (task {start.task.kind} → {config.task.kind})")
+                notice(listener, f"{what}: {', '.join(names)} ({why})")
         return taken.new
     remedy = (
         "Leave out the settings of model and text; they are then taken from that model: "

@@ -601,9 +601,11 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
         f"the dev loss is {shown} after step {outcome.step:,}, above the {chance.loss:.2f} of a uniform guess among "
         f"{chance.guess}; it was {before:.2f} before training"
     )
-    if chance.examples is not None and chance.examples < MIN_DEV_EXAMPLES and math.isfinite(ended):
+    is_short = outcome.step < EARLY_STEPS and ended <= before + EARLY_RISE
+    if chance.examples is not None and chance.examples < MIN_DEV_EXAMPLES and math.isfinite(ended) and not is_short:
         few = "1 dev example is" if chance.examples == 1 else f"{chance.examples} dev examples are"
-        notice(session.listener, f"{above}; {few} too few to tell why: give more labelled text, or a --dev file")
+        what = "images" if session.config.model.reads_images else "text"
+        notice(session.listener, f"{above}; {few} too few to tell why: give more labelled {what}, or more with --dev")
         return None
     if not ended <= before + EARLY_RISE:
         return (
