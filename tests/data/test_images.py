@@ -38,7 +38,8 @@ def all_pixels(images: LabelledImages) -> np.ndarray:
 
 def test_a_folder_is_read_with_one_class_per_subfolder(tmp_path: Path) -> None:
     write_folder(tmp_path, 2)
-    (tmp_path / "cats" / ".hidden").write_text("left out")
+    for name in (".hidden", "Thumbs.db", "desktop.ini"):
+        (tmp_path / "cats" / name).write_text("left out")
     images = read_images(tmp_path, COLOUR)
     assert (images.classes, images.labels.tolist(), images.size) == (("cats", "dogs"), [0, 0, 1, 1], (4, 5))
     expected = np.asarray(Image.open(tmp_path / "dogs" / "1.png")).transpose(2, 0, 1) / 255

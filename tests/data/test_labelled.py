@@ -102,6 +102,36 @@ def test_two_readings_of_a_table_are_shown_with_the_setting_that_chooses(tmp_pat
         LabelledCorpus([write(tmp_path / "prose.txt", *(f"{n} is a number" for n in range(12)))])
 
 
+def test_prose_and_csv_are_not_labelled_text(tmp_path: Path) -> None:
+    """First words of sentences are frequent or rare, as all words are; labels are not."""
+    firsts = ["The"] * 60 + ["My"] * 25 + [f"Word{n // 3}" for n in range(90)] + [f"Name{n}" for n in range(3)]
+    prose = write(tmp_path / "prose.txt", *(f"{word} house is old" for word in firsts))
+    with pytest.raises(DataError, match=r"no labels found: its 178 lines begin with 35 different words, such as 'The'"):
+        LabelledCorpus([prose])
+    marked = write(tmp_path / "marked.txt", *(f"__label__{word} house is old" for word in firsts))
+    assert len(LabelledCorpus([marked]).labels) == len(LabelledCorpus([prose], known=set(firsts)).labels) == 35
+    table = write(tmp_path / "table.csv", "label,text", *(f"{label},{text}" for label, text in ROWS))
+    with pytest.raises(
+        UsageError, match=r"table\.csv: CSV is not supported; write a tab .* or give a label and a space"
+    ):
+        LabelledCorpus([table])
+
+
+def test_how_a_file_is_read_is_said(tmp_path: Path) -> None:
+    ids = write(tmp_path / "ids.tsv", *(f"{n}\t{label}\t{text}" for n, (label, text) in enumerate(ROWS)))
+    assert LabelledCorpus([ids]).readings == (
+        f"{ids}: read as a table, label: column 2; a pair of texts: columns 1 and 3",
+    )
+    files = [write(tmp_path / name, *lines) for name, lines in forms().items()]
+    assert LabelledCorpus([*files, files[0]]).readings == (
+        f"{files[0]} and 1 more: read as label, space, text",
+        f"{files[1]}: read as __label__, label, space, text",
+        f"{files[2]}: read as a table, label: column 1; text: column 2",
+        f"{files[3]} and 1 more: read as a table, label: column 2; text: column 1",
+        f"{files[5]}: read as JSON records, label, text",
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from published_folders import write_llama_folder, write_opus_folder, write_sentence_folder
+from seqloom.apps.classifier import Classifier
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
@@ -26,6 +27,7 @@ from seqloom.look.inside import (
     look_at_drift,
     look_at_heads,
     read_once,
+    require_texts,
 )
 from seqloom.models.bert import BertConfig
 from seqloom.models.gpt import GptConfig
@@ -64,6 +66,8 @@ def make(name: str, settings: Any = None) -> LoadedModel:
     values: dict[str, Any] = {"model": settings, "text": tokenizer.config}
     if settings.kind == "gpt":
         values["task"] = {"kind": "language_modelling", "windows": "random", "length": 16}
+    elif getattr(settings, "classes", 0):
+        values["task"] = {"kind": "classification", "labels": tuple(map(str, range(settings.classes)))}
     config = RunConfig.model_validate(values)
     return LoadedModel(Path("model"), config, tokenizers, model, Card(source=None, target="en", parameters=1))
 
@@ -100,6 +104,55 @@ def test_the_cost_of_a_head_is_that_of_its_columns_set_to_zero(name: str) -> Non
                 assert found.costs[group][layer, head] == pytest.approx(cost, abs=1e-12)
     assert max(float(np.abs(costs).max()) for costs in found.costs.values()) > 1e-3
     assert log_prob_of(loaded, pairs) == pytest.approx(found.log_prob, abs=1e-12)  # all heads are back
+
+
+def test_the_cost_of_a_head_of_a_classifier_is_that_of_the_predicted_class() -> None:
+    loaded = make("", BertConfig.model_validate({**SIZES, "layers": 1, "classes": 3, "has_output": False}))
+    pairs, (attention,) = texts(loaded), head_groups(loaded)["self"]
+    assert [len(pair.target) for pair in pairs] == [len(line.split()) + 1 for line in LINES]
+    found, before = ablate(loaded, pairs), Classifier(loaded).classify(LINES)
+    labels, weight = [each.label for each in before], attention.output.weight
+    assert isinstance(weight, Tensor)
+    with torch.no_grad():
+        weight.view(12, 2, -1)[:, 1] = 0
+    after = Classifier(loaded).classify(LINES)
+    falls = [np.log(a.probability / b.probabilities[label]) for a, b, label in zip(before, after, labels, strict=True)]
+    assert found.tokens == len(LINES)
+    assert found.log_prob == pytest.approx(sum(np.log(each.probability) for each in before), abs=1e-9)
+    assert found.costs["self"][0, 1] == pytest.approx(np.mean(falls), abs=1e-9)
+    assert abs(found.costs["self"][0, 1]) > 1e-4
+    for finding in [
+        *look_at_drift(loaded, pairs[0]),
+        *look_at_heads(loaded, pairs[0]),
+        *look_at_ablation(loaded, pairs),
+    ]:
+        assert finding.draw().axes
+
+
+def test_models_of_images_and_pairs_are_refused_for_what_they_read() -> None:
+    task = {"kind": "classification", "labels": ("a", "b")}
+    images = {"model": {"kind": "vit", "classes": 2}, "task": task}
+    pairs = {"model": {"kind": "bert", "classes": 2}, "task": {**task, "is_paired": True}}
+    for values, message in ((images, "it reads images"), (pairs, "it reads pairs of texts")):
+        with pytest.raises(UsageError, match=f"layers of run cannot be looked at: {message}. Translators"):
+            require_texts(Path("run"), RunConfig.model_validate(values))
+
+
+def test_long_texts_are_drawn_with_names_and_colours_that_can_be_told_apart() -> None:
+    loaded = make("", BertConfig.model_validate({**SIZES, "layers": 1, "longest": 64}))
+    (pair,) = encode_text(loaded, [" ".join(LINES * 3)])
+    (maps,), (drift,) = look_at_heads(loaded, pair), look_at_drift(loaded, pair)
+    count, figure = len(maps.data["keys"]), maps.draw()
+    assert count == 3 * 19 + 2
+    for head, axes in enumerate(figure.axes):
+        assert axes.images[0].get_clim() == (0, pytest.approx(np.max(maps.data["weights"][0][head])))
+        assert [label.get_text() for label in axes.get_xticklabels()] == maps.data["keys"][::3]
+    right = drift.draw().axes[1]
+    assert f"the first 16 of {count} pieces" in right.get_title()
+    heights = sorted(text.get_position()[1] for text in right.texts)
+    low, high = right.get_ylim()
+    assert len(heights) == len({text.get_color() for text in right.texts}) == 16
+    assert np.diff(heights).min() > 0.05 * (high - low)
 
 
 def test_log_probs_are_those_of_each_text_by_itself() -> None:

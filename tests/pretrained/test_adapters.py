@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from cli.calling import call
 from published_folders import write_opus_folder
 from seqloom.core.errors import ModelError
+from seqloom.core.events import Event
 from seqloom.data.phrasebook import sample_pairs
 from seqloom.interop.peft import read_peft
 from seqloom.runs.train import resume, train
@@ -44,6 +45,15 @@ def run(opus: Path, pairs: list[str], tmp_path_factory: pytest.TempPathFactory) 
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write_other_base(folder: Path) -> Path:
+    """The folder of `opus` with other weights."""
+    other = write_opus_folder(folder, dropout=0.2)
+    weights = torch.load(other / "pytorch_model.bin")
+    weights["model.shared.weight"][5] += 1
+    torch.save(weights, other / "pytorch_model.bin")
+    return other
 
 
 def test_base_and_adapter_are_the_model_of_the_run(opus: Path, run: Path, pairs: list[str], tmp_path: Path) -> None:
@@ -84,11 +94,8 @@ def test_an_interrupted_run_gives_the_same_bits(opus: Path, run: Path, pairs: li
     averaged = call("average", out / "checkpoints" / "step-2", "--out", tmp_path / "averaged")
     assert averaged.code == 0, averaged.err
     assert call("translate", tmp_path / "averaged", pairs[0]).lines == unfinished.lines
-    other = write_opus_folder(tmp_path / "other", dropout=0.2)
-    weights = torch.load(other / "pytorch_model.bin")
-    weights["model.shared.weight"][5] += 1
-    torch.save(weights, other / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"was trained with another base than .*other: its weights have the SHA-256"):
+    other = write_other_base(tmp_path / "other")
+    with pytest.raises(ModelError, match=rf"was begun with another base: .* and those of {other} [0-9a-f]{{12}}…"):
         resume(out, ["training.steps=4", f"training.start_from={other}"])
     refused = call("train", "--resume", out, "training.lora.rank=4")
     assert (refused.code, "training.lora is" in refused.err) == (2, True)
@@ -98,6 +105,23 @@ def test_an_interrupted_run_gives_the_same_bits(opus: Path, run: Path, pairs: li
     assert all(torch.equal(mine[name], whole[name]) for name in whole)
 
 
+def test_a_run_without_a_checkpoint_keeps_its_base(opus: Path, pairs: list[str], tmp_path: Path) -> None:
+    def interrupt(event: Event) -> None:
+        if event.kind == "model":  # the text is prepared, and nothing is trained
+            raise KeyboardInterrupt
+
+    out, other = tmp_path / "run", write_other_base(tmp_path / "other")
+    with pytest.raises(KeyboardInterrupt):
+        train(None, [f"training.start_from={opus}", *SETTINGS], out=out, train=pairs, listener=interrupt)
+    begun = json.loads((out / "run.json").read_text())["base"]["sha256"]
+    refused = call("train", "--resume", out, f"training.start_from={other}")
+    assert refused.code == 4, refused.err
+    assert f"the SHA-256 {begun[:12]}…, and those of {other} " in refused.err
+    shutil.copytree(opus, tmp_path / "moved")
+    with pytest.raises(KeyboardInterrupt):  # accepted: the same weights at another place
+        resume(out, [f"training.start_from={tmp_path / 'moved'}"], listener=interrupt)
+
+
 def test_what_does_not_fit_is_refused_and_leaves_nothing(opus: Path, run: Path, tmp_path: Path) -> None:
     adapter, out = tmp_path / "adapter", tmp_path / "out"
     shutil.copytree(run / "adapter", adapter)
@@ -105,7 +129,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(opus: Path, run: Path, 
     wrong = call("merge", adapter, "--base", other, "--out", out)
     assert wrong.code == 4, wrong.err
     record = json.loads((adapter / "adapter.json").read_text())
-    assert f"those of the base {record['base']['sha256'][:12]}…" in wrong.err
+    assert f"that base have the SHA-256 {record['base']['sha256'][:12]}…" in wrong.err
     record["base"]["path"] = "moved/base"
     (adapter / "adapter.json").write_text(json.dumps(record))
     damaged = call("merge", adapter, "--out", out)

@@ -254,7 +254,8 @@ def test_a_new_head_starts_from_the_trunk_of_other_classes(place: Path, tmp_path
     assert trained is not None
     messages = [str(event.values.get("message")) for event in events]
     heads = "classifier.output.bias, classifier.output.weight"
-    assert f"new: {heads} (task classification → classification)" in messages
+    assert f"new: {heads} (other labels)" in messages
+    assert any(each.startswith(f"starting from {place / 'run'}: images and model as there") for each in messages)
     before, after = (load_file(each / "model.safetensors") for each in (place / "run" / "model", trained.model))
     assert after["classifier.output.weight"].shape == (2, 16)
     torch.testing.assert_close(after["layers.0.attention.qkv.weight"], before["layers.0.attention.qkv.weight"])

@@ -13,10 +13,11 @@ from seqloom.core.config import resolve
 from seqloom.core.errors import DataError, ModelError, SeqloomWarning, UsageError
 from seqloom.core.events import Event, ignore, read_events
 from seqloom.models.bert import BertConfig, DenseConfig, SentenceConfig
+from seqloom.models.transformer import TransformerConfig
 from seqloom.nn.embeddings import Symbols
 from seqloom.runs.adapters import load_start
 from seqloom.runs.config import RunConfig
-from seqloom.runs.labelled import LabelledData
+from seqloom.runs.labelled import LabelledData, open_labelled
 from seqloom.runs.loading import build_model, load
 from seqloom.runs.model_dir import Card, read_card, read_settings, save_model
 from seqloom.runs.prepare import choose_config, general_config
@@ -145,6 +146,19 @@ def test_what_cannot_be_learned_from_is_refused_before_anything_is_written(tmp_p
         resolve(RunConfig, overrides=["model.kind=gpt", "task.kind=classification"])
 
 
+def test_a_column_needs_a_table_and_many_labels_a_notice(tmp_path: Path) -> None:
+    table, marked = tmp_path / "many.tsv", tmp_path / "marked.txt"
+    table.write_text("".join(f"house number {n}\tname{n % 21}\n" for n in range(60)), encoding="utf-8")
+    marked.write_text("".join(f"__label__{n % 2} house number {n}\n" for n in range(60)), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"data\.label_column=2 is for tables, but .*marked\.txt: read as __label__, "):
+        chosen(marked, "data.label_column=2")
+    events: list[Event] = []
+    open_labelled(chosen(table), listener=events.append)
+    said = [event["message"] for event in events if event.kind == "notice"]
+    assert said[0] == f"{table}: read as a table, label: column 2; text: column 1"
+    assert said[2].startswith("21 classes are many for 60 examples, 0 of them have one example")
+
+
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path, text: Path) -> None:
     words = [*KIND, *TINY, "training.schedule=constant"]  # cosine depends on the last step
     whole, half = tmp_path / "whole", tmp_path / "half"
@@ -189,6 +203,31 @@ def test_a_trunk_that_does_not_fit_is_refused_by_name(encoder: Path, text: Path,
         assert difference in str(caught.value)
         assert "cannot be the start of this model" in str(caught.value)
         assert not (tmp_path / "run").exists()
+
+
+def test_a_start_of_another_kind_is_named(encoder: Path, text: Path, tmp_path: Path) -> None:
+    files = [str(text)]
+    start = f"training.start_from={encoder}"
+    with pytest.raises(ModelError) as e:
+        choose_config(None, ["model.kind=vit", start], train=files, dev=(), listener=ignore)
+    assert str(e.value).startswith(f"{start} is a model of kind bert, which cannot be the start of one of kind vit; ")
+    tokenizer = train_tokenizer(["a house"], TextConfig(kind="word"))
+    settings = TransformerConfig(width=8, heads=2, encoder_layers=1, decoder_layers=1)
+    model = settings.build(Symbols(tokenizer.size, tokenizer.size, is_shared=True), seed=4)
+    save_model(
+        tmp_path / "translator",
+        RunConfig.model_validate({"model": settings, "text": tokenizer.config}),
+        tokenizers=Tokenizers(tokenizer, tokenizer),
+        weights=weights_of(model),
+        card=Card("de", "en", 1),
+    )
+    start = f"training.start_from={tmp_path / 'translator'}"
+    (tmp_path / "run.yaml").write_text("task: {kind: classification}\n")
+    for file, words in ((None, ["task.kind=classification"]), (tmp_path / "run.yaml", [])):
+        with pytest.raises(ModelError) as e:
+            choose_config(file, [*words, start], train=files, dev=(), listener=ignore)
+        assert str(e.value).startswith(f"{start} is a model of kind transformer, which can be the start of translation")
+        assert "not of task.kind=classification" in str(e.value)
 
 
 def test_lora_trains_the_adapters_and_the_new_head(encoder: Path, text: Path, tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def test_names_that_match_nothing_are_refused_with_those_that_exist() -> None:
         freeze(built("transformer"), ["encoder.*", "encoder.layer.*"])
     assert "encoder.layers.*.self.qkv.weight" in str(e.value)
     assert "and embeddings for all that comes before the layers" in str(e.value)
+    with pytest.raises(ConfigError, match=r"freeze=embedings matches no weight .*; did you mean embeddings\?$"):
+        freeze(built("transformer"), ["embedings"])
     with pytest.raises(ConfigError, match=r"freeze=\['\*'\] leaves nothing to train"):
         freeze(built("gpt"), ["*"])
 

@@ -222,6 +222,10 @@ class Classifier:
             raise ModelError(f"{folder} gives probabilities that are not numbers; its weights are damaged")
         return probabilities
 
+    def ids(self, lines: Sequence[str]) -> list[list[int]]:
+        """The symbols that a model of single texts reads of each line after BEGIN, with their END."""
+        return [each.ids for each in self._joined([(line,) for line in lines])]
+
     def _joined(self, texts: Sequence[tuple[str, ...]]) -> list[JoinedIds]:
         """The ids of texts as they are read."""
         flat = [text.lower() if self._is_lowercase else text for each in texts for text in each]

@@ -491,13 +491,17 @@ def ablation(
     """Measure what each head of a Transformer is worth: switch off one at a time.
 
     A head that is off gives 0. Its cost is the fall of the mean log P of a token: of the translation, of the text, or
-    for an encoder of each token hidden in turn. A head of negative cost does harm on these texts.
+    for an encoder of each token hidden in turn; for a classifier, of the class that it predicts with all heads. A head
+    of negative cost does harm on these texts.
 
     Without sentences, pairs or lines of the run's dev set are used.
     """
-    from seqloom.look.inside import count_heads, encode_text, look_at_ablation
+    from seqloom.look.inside import count_heads, encode_text, look_at_ablation, require_texts
+    from seqloom.runs.loading import find_model
+    from seqloom.runs.model_dir import read_settings
 
     require_picture(out)
+    require_texts(model, read_settings(find_model(model)))
     loaded, pairs = _read_texts(model, pair or [], source=source, reference=reference, lines=lines, encode=encode_text)
     with show_events(as_json=json) as listener:
         report = partial(progress, listener, "switching off heads", total=count_heads(loaded))

@@ -353,12 +353,17 @@ def _read_folder(folder: Path, size: Size | None, *, has_size: bool) -> _Found:
     return _Found([home.name for home in homes], list(map(str, homes)), source, size, 1 if are_grey else 3)
 
 
+def _is_hidden(name: str) -> bool:
+    """Whether a file is hidden, or one that Windows adds to folders of images."""
+    return name.startswith(".") or name.lower() in ("thumbs.db", "desktop.ini")
+
+
 def _listed_files(folder: Path) -> Iterator[tuple[Path, str | None]]:
-    """All files of the classes, sorted, and what is wrong with their places. Hidden files are left out."""
+    """All files of the classes, sorted, and what is wrong with their places. Hidden and system files are left out."""
 
     def visible(within: Path) -> list[Path]:
         try:
-            return sorted(each for each in within.iterdir() if not each.name.startswith("."))
+            return sorted(each for each in within.iterdir() if not _is_hidden(each.name))
         except OSError as error:
             raise UsageError(f"{within} cannot be read: {error.strerror}", file=within) from error
 

@@ -25,7 +25,7 @@ from seqloom.core.arrays import ArrayFolder, ArrayFolderWriter, ArrayLayout, bor
 from seqloom.core.errors import DataError, Problem, Problems, UsageError
 from seqloom.core.files import LineReader, matching_files
 from seqloom.core.symbols import BEGIN, END, PAD, UNKNOWN
-from seqloom.core.text_files import OnBad
+from seqloom.core.text_files import OnBad, bare_name
 from seqloom.text.formats.jsonl import BadRecord, parse_record, require_text
 from seqloom.text.formats.readers import format_of, is_tsv
 from seqloom.text.normalise import is_blank
@@ -40,6 +40,9 @@ SAMPLED_LINES = 20_000
 
 MAX_LABELS = 1_000
 """Different values of a column that may be labels; also at most half as many as there are lines."""
+
+USUAL_LABELS = 20
+"""So many labels are believed in a text of any length."""
 
 CLEAR_RATIO = 10
 """A column with so many times the values of another one is not the label."""
@@ -90,6 +93,22 @@ class FileForm:
     """TSV: the column of the label, counted from 0."""
     has_heading: bool = False
     """TSV: whether the first line names the columns."""
+
+    def __str__(self) -> str:
+        """Where the label and the texts of a line are, in words."""
+        match self.form:
+            case "jsonl":
+                return "JSON records, " + ("label, text" if self.texts == 1 else "label, text and text_pair")
+            case "fasttext":
+                return f"{MARK}, label, space, text"
+            case "tsv":
+                columns = [str(at + 1) for at in range(self.texts + 1) if at != self.label_at]
+                texts = f"text: column {columns[0]}"
+                if self.texts == 2:
+                    texts = f"a pair of texts: columns {' and '.join(columns)}"
+                return f"a table, label: column {self.label_at + 1}; {texts}"
+            case "words":
+                return "label, space, text"
 
     def read(self, line: str) -> tuple[str, tuple[str, ...]]:
         """The label and the texts of a line."""
@@ -166,15 +185,28 @@ def find_form(path: Path, lines: Sequence[str], *, column: int | None, known: Co
         return FileForm("fasttext")
     if "\t" in first or is_tsv(path):
         return _table_form(path, lines, column=column, known=known)
+    if bare_name(path).lower().endswith(".csv"):
+        raise UsageError(
+            f"{path}: CSV is not supported; write a tab in place of the comma between columns (.tsv), or give {FORMS}"
+        )
     words = [line.strip().partition(" ")[0] for line in lines]
-    different = len(set(words))
+    counts = Counter(words)
     is_known = bool(known) and sum(word in known for word in words) * 2 >= len(words)
-    if not is_known and different > _max_labels(len(words)) and different > 2:
+    if not is_known and len(counts) > 2 and (len(counts) > _max_labels(len(words)) or has_many_labels(counts)):
         raise DataError(
-            f"{path}: no labels found: its {len(words):,} lines begin with {different:,} different words, such as "
-            f"{', '.join(map(repr, words[:SHOWN_VALUES]))}. A line of labelled text is {FORMS}"
+            f"{path}: no labels found: its {len(words):,} lines begin with {len(counts):,} different words, such as "
+            f"{', '.join(map(repr, words[:SHOWN_VALUES]))}. A line of labelled text is {FORMS}; where these words are "
+            f"labels, write {MARK} before them"
         )
     return FileForm("words")
+
+
+def has_many_labels(counts: Mapping[str, int]) -> bool:
+    """Whether these are hardly labels: more than a tenth of the examples, or half of them occur once."""
+    if len(counts) <= USUAL_LABELS:
+        return False
+    once = sum(count == 1 for count in counts.values())
+    return len(counts) * 10 > sum(counts.values()) or once * 2 >= len(counts)
 
 
 def _max_labels(lines: int) -> int:
@@ -305,6 +337,20 @@ class LabelledCorpus:
         self.labels = {label: counts[label] for label in sorted(counts)}
         self.texts, self.notices = files[0].form.texts, tuple(notices)
         self._digest = digest.hexdigest()
+
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """How the files are read, a sentence for each form."""
+        homes: dict[str, list[Path]] = {}
+        for file in self._files:
+            homes.setdefault(str(file.form), []).append(file.path)
+        more = {form: f" and {len(paths) - 1} more" if len(paths) > 1 else "" for form, paths in homes.items()}
+        return tuple(f"{paths[0]}{more[form]}: read as {form}" for form, paths in homes.items())
+
+    @property
+    def has_table(self) -> bool:
+        """Whether any file is a table with columns."""
+        return any(each.form.form == "tsv" for each in self._files)
 
     @property
     def label_column(self) -> int | None:

@@ -29,6 +29,7 @@ from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
+from seqloom.data import labelled
 from seqloom.data import plain_text as stream
 from seqloom.data.store import HEADER, Store
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, as_written, fonts, tidy
@@ -41,6 +42,7 @@ from seqloom.nn.embeddings import CharacterInput, Embedding
 from seqloom.nn.jacobians import Spectrum, fit_slope, lag_below, spectrum_of, state_spectra
 from seqloom.runs.loading import LoadedModel
 from seqloom.runs.readers import require_reader
+from seqloom.tasks.settings import ClassificationConfig
 from seqloom.text.normalise import is_blank
 
 TABLES = (Embedding, CharacterInput, nn.Embedding)
@@ -381,9 +383,11 @@ def text_lines(loaded: LoadedModel, lines: Sequence[str]) -> list[GradientPair]:
 
 
 def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[GradientPair]:
-    """Some pairs, or lines of a language model, of the run's own dev set, spread over it evenly."""
-    is_translator = loaded.config.purpose == "translator"
+    """Some pairs, or texts of other models, of the run's own dev set, spread over it evenly."""
+    is_translator, task = loaded.config.purpose == "translator", loaded.config.task
     header = HEADER if is_translator else stream.HEADER
+    if isinstance(task, ClassificationConfig):
+        header = labelled.LAYOUT.header
     homes = [folder for folder in (given, loaded.folder.parent) if (folder / "data" / "dev" / header).is_file()]
     if not homes:
         pairs = "--source FILE --reference FILE, or one pair: 'A sentence.' 'Its translation.'"
@@ -392,6 +396,10 @@ def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[GradientP
             f"{given} does not contain its dev set, so there are no sentences to use; "
             f"give some with {pairs if is_translator else lines}"
         )
+    if isinstance(task, ClassificationConfig):
+        examples = labelled.LabelledStore.open(homes[0] / "data" / "dev", classes=len(task.labels))
+        rows = (examples.framed(np.array([at])).ids[0] for at in _spread(len(examples), count))
+        return [GradientPair([], row[1:].tolist()) for row in rows]  # without BEGIN
     if not is_translator:
         text = stream.Stream.open(homes[0] / "data" / "dev")
         full = np.flatnonzero(text.lengths > 1)  # a blank line has its END alone

@@ -4,23 +4,27 @@
     ablation   cost = (log P(text) − log P(text ∣ the head gives 0)) / tokens      as if its columns of W_O were 0
     drift      x_0 → x_1 → … → x_L → y of a token: its embedding, after each layer, and as the model leaves it
 
-log P is that of the translation, of the text, or for an encoder the sum over tokens of log P(token ∣ all others), each
-hidden in turn (Salazar et al., 2020). All of it works on any model whose layers attend by heads, trained or imported.
+log P is that of the translation, of the text, for an encoder the sum over tokens of log P(token ∣ all others), each
+hidden in turn (Salazar et al., 2020), or for a classifier that of the class which it predicts with all heads, one for
+each text. All of it works on any model of texts whose layers attend by heads, trained or imported.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from seqloom.apps.classifier import Classifier
 from seqloom.apps.encoder import Encoder
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import DataError, ModelError, UsageError
@@ -30,15 +34,17 @@ from seqloom.core.symbols import BEGIN, END
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, as_written, fonts, tidy
 from seqloom.look.embedding_map import principal_plane
 from seqloom.look.gradients import READABLE, GradientPair, text_lines
-from seqloom.models.protocols import TranslationModel
+from seqloom.models.protocols import ClassificationModel, TranslationModel
 from seqloom.models.reading import ReadsWindow, chosen_log_probs
 from seqloom.nn.embeddings import Embedding
 from seqloom.nn.multihead import CrossAttention, SelfAttention
 from seqloom.nn.packing import length_mask, pack, packing_of
 from seqloom.nn.probe import listen
+from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import LoadedModel, in_words
 from seqloom.runs.readers import require_reader
 from seqloom.tasks.masked_language_modelling import MaskedModel, mask_symbol
+from seqloom.tasks.settings import ClassificationConfig
 from seqloom.text.normalise import is_blank
 
 Attention = SelfAttention | CrossAttention
@@ -47,13 +53,20 @@ TOKENS_AT_ONCE = 2048
 """Tokens that are scored together."""
 MAX_MAP_PIECES = 64
 """Pieces of a text whose maps of all heads are drawn."""
+MAX_NAMED_PIECES = 24
+"""Names of pieces along a side of a map; of more pieces, every second or third is named."""
+DISTINCT = colormaps["tab20"]
+"""A colour for each path."""
 
 
 def encode_text(loaded: LoadedModel, lines: Sequence[str]) -> list[GradientPair]:
-    """Lines of one language as a language model or an encoder reads them."""
-    if loaded.config.purpose != "encoder":
+    """Lines of one language as a language model, an encoder or a classifier reads them."""
+    require_texts(loaded.folder, loaded.config)
+    if loaded.config.purpose == "language model":
         return text_lines(loaded, lines)
     text_lines(loaded, lines)  # refuses blank text
+    if loaded.config.purpose == "classifier":
+        return [GradientPair([], ids) for ids in Classifier(loaded).ids([line for line in lines if not is_blank(line)])]
     encoder = Encoder(loaded)
     return [GradientPair([], [*ids[: encoder.max_tokens], END]) for ids in encoder.ids(lines, prompt="") if ids]
 
@@ -66,14 +79,33 @@ def encode_pair(loaded: LoadedModel, sentence: str, translation: str) -> Gradien
     return GradientPair([*source, END], [*target, END])
 
 
+def require_texts(folder: Path, config: RunConfig) -> None:
+    """Refuse models that read something else than a text, or a sentence with its translation."""
+    task, refused = config.task, None
+    if config.model.reads_images:
+        refused = "it reads images"
+    elif isinstance(task, ClassificationConfig) and task.is_paired:
+        refused = "it reads pairs of texts"
+    elif config.purpose not in ("translator", "language model", "encoder", "classifier"):
+        refused = in_words(config)
+    if refused:
+        raise UsageError(
+            by_origin(
+                f"the heads and layers of {folder} cannot be looked at: {refused}. Translators, language models, "
+                "encoders and classifiers of single texts are supported"
+            )
+        )
+
+
 def head_groups(loaded: LoadedModel) -> dict[str, list[Attention]]:
     """The attention of each layer by its kind, such as "decoder cross" or "self"; a model without heads is refused."""
+    require_texts(loaded.folder, loaded.config)
     groups: dict[str, list[Attention]] = {}
     for name, module in loaded.model.named_modules():
         if isinstance(module, SelfAttention | CrossAttention):
             stack, _, place = name.rpartition("layers.")
             groups.setdefault(" ".join(filter(None, [*stack.split("."), place.partition(".")[2]])), []).append(module)
-    if not groups or loaded.config.purpose not in ("translator", "language model", "encoder"):
+    if not groups:
         raise UsageError(by_origin(f"{loaded.folder} has no heads of attention to look at: {in_words(loaded.config)}"))
     return groups
 
@@ -263,17 +295,44 @@ def _drift_finding(loaded: LoadedModel, drift: Drift) -> Finding:
         left.legend(frameon=False, fontsize=9)
         tidy(left)
         plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
+        drawn = points[:, :READABLE]  # [places, drawn, 2]
+        low, high = float(drawn[:, :, 1].min()), float(drawn[:, :, 1].max())
+        height = max(high - low, 1e-6) * 1.1
+        # Names beside the frame, moved apart where paths end close together.
+        at_y = spread_apart(drawn[-1, :, 1], gap=height / (READABLE + 1))
         for number, token in enumerate(drift.tokens[:READABLE]):
-            path = points[:, number]
-            (line,) = right.plot(path[:, 0], path[:, 1], linewidth=1, marker=".", ms=4, alpha=0.8)
-            right.annotate(as_written(token), path[-1], fontsize=8, color=line.get_color(), **plain)
-            right.plot(*path[0], marker="o", ms=5, color=line.get_color(), fillstyle="none")
+            path, color = drawn[:, number], DISTINCT(number)
+            right.plot(path[:, 0], path[:, 1], color=color, linewidth=1, marker=".", ms=4, alpha=0.8)
+            right.plot(*path[0], marker="o", ms=5, color=color, fillstyle="none")
+            right.annotate(
+                as_written(token),
+                xy=(path[-1, 0], path[-1, 1]),
+                xytext=(1.04, at_y[number]),
+                textcoords=right.get_yaxis_transform(),
+                va="center",
+                fontsize=8,
+                color=color,
+                arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.4, "alpha": 0.6},
+                annotation_clip=False,
+                **plain,
+            )
+        right.set_ylim((low + high - height) / 2, (low + high + height) / 2)
         right.set(xlabel=f"{shares[0]:.0%} of the variance", ylabel=f"{shares[1]:.0%}")
-        right.set_title("paths from the embedding (ring) to the output (name), directions alone", fontsize=9, color=INK)
+        of = "" if len(drift.tokens) <= READABLE else f" of the first {READABLE} of {len(drift.tokens)} pieces"
+        right.set_title(f"paths{of} from the embedding (ring) to the output (name)", fontsize=9, color=INK)
         tidy(right)
         return figure
 
     return Finding(drift.stack or "drift", "How vectors move through the layers", sentence, data, draw)
+
+
+def spread_apart(places: Float64[np.ndarray, " names"], *, gap: float) -> Float64[np.ndarray, " names"]:
+    """Places in the same order, moved so that neighbours are at least `gap` apart, around the same middle."""
+    order = np.argsort(places, kind="stable")
+    steps = gap * np.arange(len(places))
+    moved = np.empty_like(places)
+    moved[order] = np.maximum.accumulate(places[order] - steps) + steps  # y_i ← max(y_i, y_{i-1} + gap)
+    return moved - (moved - places).mean()
 
 
 # --- maps of all heads ------------------------------------------------------------------------------------------------
@@ -346,7 +405,8 @@ def _heads_finding(loaded: LoadedModel, maps: HeadMaps) -> Finding:
         for layer in range(layers):
             for head in range(heads):
                 axes: Axes = grid[layer, head]
-                axes.imshow(maps.weights[layer, head], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+                weights = maps.weights[layer, head]
+                axes.imshow(weights, cmap="Blues", vmin=0, vmax=float(weights.max()), aspect="auto")
                 axes.set_xticks([])
                 axes.set_yticks([])
                 for spine in axes.spines.values():
@@ -356,16 +416,14 @@ def _heads_finding(loaded: LoadedModel, maps: HeadMaps) -> Finding:
                 if not head:
                     axes.set_ylabel(f"layer {layer}", fontsize=8, color=INK)
         plain: dict[str, Any] = {"family": fonts(), "parse_math": False}
-        figure.suptitle(f"{maps.name}-attention", fontsize=9, color=INK)
-        if len(maps.keys) <= READABLE:
-            for axes in grid[-1]:
-                axes.set_xticks(
-                    range(len(maps.keys)), list(map(as_written, maps.keys)), rotation=90, fontsize=6, **plain
-                )
-        if len(maps.queries) <= READABLE:
-            for axes in grid[:, -1]:
-                axes.yaxis.tick_right()
-                axes.set_yticks(range(len(maps.queries)), list(map(as_written, maps.queries)), fontsize=6, **plain)
+        scale = "rows attend to columns; darkest: the largest weight of each map"
+        figure.suptitle(f"{maps.name}-attention\n{scale}", fontsize=9, color=INK)
+        named = [range(0, len(side), -(-len(side) // MAX_NAMED_PIECES)) for side in (maps.keys, maps.queries)]
+        for axes in grid[-1]:
+            axes.set_xticks(named[0], [as_written(maps.keys[at]) for at in named[0]], rotation=90, fontsize=6, **plain)
+        for axes in grid[:, -1]:
+            axes.yaxis.tick_right()
+            axes.set_yticks(named[1], [as_written(maps.queries[at]) for at in named[1]], fontsize=6, **plain)
         return figure
 
     name = maps.name.replace(" ", "-")
@@ -404,6 +462,16 @@ def log_prob_of(loaded: LoadedModel, pairs: Sequence[GradientPair]) -> float:
     for some in _batches(pairs):
         total += score(loaded, model, some)
     return total
+
+
+@torch.inference_mode()
+def class_log_probs(loaded: LoadedModel, pairs: Sequence[GradientPair]) -> Float64[Tensor, "texts classes"]:
+    """log P of each class for each text."""
+    model, found = cast("ClassificationModel", loaded.model.eval()), []
+    for some in _batches(pairs):
+        ids, lengths = _padded([[BEGIN, *pair.target] for pair in some], loaded.device)
+        found.append(model.class_scores(ids, lengths, torch.zeros_like(ids)).double().log_softmax(1).cpu())
+    return torch.cat(found)
 
 
 def _translation_log_prob(loaded: LoadedModel, model: nn.Module, pairs: Sequence[GradientPair]) -> float:
@@ -446,11 +514,12 @@ def _padded(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tenso
 
 @dataclass(frozen=True, eq=False)
 class Ablation:
-    """What each head is worth: by how much the mean log P of a token falls without it, in nats."""
+    """What each head is worth: by how much the mean log P of a token, or of a class, falls without it, in nats."""
 
     tokens: int
+    """Of a classifier, classes: one for each text."""
     log_prob: float
-    """Of all tokens together, with all heads."""
+    """Of all of them together, with all heads."""
     costs: Mapping[str, Float64[np.ndarray, "layers heads"]]
 
 
@@ -461,7 +530,17 @@ def ablate(
     groups = head_groups(loaded)
     framed = 1 if loaded.config.purpose == "encoder" else 0  # END is not predicted
     tokens = sum(len(pair.target) - framed for pair in pairs)
-    whole, done = log_prob_of(loaded, pairs), 0
+    predicted = None
+    if loaded.config.purpose == "classifier":
+        predicted = class_log_probs(loaded, pairs).argmax(1, keepdim=True)  # [texts, 1], with all heads
+        tokens = len(pairs)
+
+    def score() -> float:
+        if predicted is None:
+            return log_prob_of(loaded, pairs)
+        return float(class_log_probs(loaded, pairs).gather(1, predicted).sum())
+
+    whole, done = score(), 0
     if not np.isfinite(whole):
         raise ModelError(
             by_origin(f"{loaded.folder} gives log P of {whole}, so no head can be measured; train it again")
@@ -471,7 +550,7 @@ def ablate(
         for layer, attention in enumerate(group):
             for head in range(attention.heads):
                 with switched_off(attention, head):
-                    costs[name][layer, head] = (whole - log_prob_of(loaded, pairs)) / tokens
+                    costs[name][layer, head] = (whole - score()) / tokens
                 done += 1
                 progress(done)
     return Ablation(tokens, whole, costs)
@@ -493,7 +572,8 @@ def look_at_ablation(
     )  # fmt: skip
     every = np.array([cost for cost, _ in ranked])
     half = int(np.searchsorted(np.cumsum(every.clip(min=0)), every.clip(min=0).sum() / 2)) + 1
-    kind = "hidden tokens" if loaded.config.purpose == "encoder" else "tokens"
+    kind = {"encoder": "hidden tokens", "classifier": "predicted classes"}.get(loaded.config.purpose, "tokens")
+    unit = "text" if loaded.config.purpose == "classifier" else "token"
     sentence = (
         f"Mean log P of {found.tokens:,} {kind} is {found.log_prob / found.tokens:.3f} nats. Without one head it falls "
         f"most for {ranked[0][1]} ({ranked[0][0]:+.3f}) and least for {ranked[-1][1]} ({ranked[-1][0]:+.3f}); "
@@ -523,7 +603,7 @@ def look_at_ablation(
             axes.set(xlabel="head", ylabel="layer", title=name)
             axes.title.set_fontsize(10)
         bar = figure.colorbar(image, ax=list(frames), fraction=0.05)
-        bar.set_label("cost of switching off (nats per token)", fontsize=8)
+        bar.set_label(f"cost of switching off (nats per {unit})", fontsize=8)
         return figure
 
     return [Finding("ablation", "What each head is worth", sentence, data, draw)]

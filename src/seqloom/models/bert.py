@@ -209,12 +209,12 @@ class BertConfig(ModelSettings):
                 ("model.positions", "model.norm"), "distances known from the first step: fewer steps until it learns"
             ),
         )
-        width = self.width if "width" in self.model_fields_set else width
+        used = self.width if "width" in self.model_fields_set else width
         settings = {
             "width": width,
             "layers": layers,
             "heads": heads,
-            "feed_forward": 4 * width,
+            "feed_forward": 4 * used,
             "longest": longest,
             "positions": "rotary",
             "norm": "before",

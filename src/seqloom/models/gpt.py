@@ -224,7 +224,7 @@ class GptConfig(ModelSettings):
 
     def sizes_for_text(self, facts: TextFacts, pieces: Pieces) -> ModelSizes:
         _, width, layers, heads = next(row for row in SIZES if facts.tokens(pieces) <= row[0])
-        window = WINDOWS[pieces]
+        window = min(WINDOWS[pieces], self.longest) if "longest" in self.model_fields_set else WINDOWS[pieces]
         why = f"{layers} layers of width {width}, {heads} heads: a larger model would overfit this text"
         reasons = (
             Reason(("model.kind", "model.width", "model.layers", "model.heads"), why),

@@ -94,9 +94,11 @@ def load_start(model: nn.Module, config: RunConfig, folder: Path, *, listener: L
         raise ModelError(f"{folder} cannot be the start of a run: {bad[0]}{more} has NaN or infinite numbers; {AGAIN}")
     if not is_same_task(config, start := read_settings(folder)):
         taken = load_trunk(model, weights, trunk=config.model.trunk, head=config.model.head, origin=str(folder))
+        one, other = start.task.kind, config.task.kind
+        why = "other labels" if one == other else f"task {one} → {other}"
         for what, names in (("new", taken.new), ("not used", taken.unused)):
             if names:
-                notice(listener, f"{what}: {', '.join(names)} (task {start.task.kind} → {config.task.kind})")
+                notice(listener, f"{what}: {', '.join(names)} ({why})")
         return taken.new
     remedy = (
         "Leave out the settings of model and text; they are then taken from that model: "
@@ -153,8 +155,8 @@ class Base(Config):
         """Refuse another model than the one that an adapter was trained with."""
         if self.sha256 != expected:
             raise ModelError(
-                f"{of} was trained with another base than {self.path}: its weights have the SHA-256 "
-                f"{self.sha256[:SHOWN_HASH]}…, and those of the base {expected[:SHOWN_HASH]}…"
+                f"{of} was begun with another base: the weights of that base have the SHA-256 "
+                f"{expected[:SHOWN_HASH]}…, and those of {self.path} {self.sha256[:SHOWN_HASH]}…; give the same base"
             )
 
 

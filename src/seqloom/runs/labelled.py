@@ -19,7 +19,14 @@ from seqloom.core.declaration import LabelledFacts, TextFacts
 from seqloom.core.errors import DataError, Problem, UsageError
 from seqloom.core.events import Event, Listener, notice
 from seqloom.core.seeds import seed_for
-from seqloom.data.labelled import LabelledCorpus, LabelledLines, LabelledStore, encode_labelled, hold_out
+from seqloom.data.labelled import (
+    LabelledCorpus,
+    LabelledLines,
+    LabelledStore,
+    encode_labelled,
+    has_many_labels,
+    hold_out,
+)
 from seqloom.metrics.classification import score_labels
 from seqloom.metrics.scoring import Bootstrap
 from seqloom.runs.config import RunConfig
@@ -45,6 +52,10 @@ def size_labelled(
     """Sizes for the labelled texts in these files, and their labels."""
     task = _task(config)
     corpus = _open(config, tuple(map(str, files)), known=task.labels)
+    if config.data.label_column is not None and not corpus.has_table:
+        raise UsageError(
+            f"data.label_column={config.data.label_column} is for tables, but {corpus.readings[0]}; leave it out"
+        )
     _held_out(config, len(corpus))
     labels = task.labels or tuple(corpus.labels)
     if len(labels) < 2:
@@ -100,16 +111,23 @@ def open_labelled(
     """Open and check the labelled texts of a run. Without dev files, some of the training text are held out."""
     task = _task(config)
     train = _open(config, config.data.train, known=task.labels)
-    for sentence in train.notices:
+    for sentence in (*train.readings, *train.notices):
         notice(listener, sentence)
     counts = sorted(train.labels.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{label} {count:,}" for label, count in counts[:10]) + (", …" if len(counts) > 10 else "")
     notice(listener, f"{len(train):,} examples of {len(counts):,} classes: {shown}")
+    if has_many_labels(train.labels):
+        once = sum(count == 1 for _, count in counts)
+        notice(
+            listener,
+            f"{len(counts):,} classes are many for {len(train):,} examples, {once:,} of them have one example: "
+            "make sure that these are the labels",
+        )
     _require_texts(train, config.data.train, texts=1 + task.is_paired)
     fingerprints = {"train": train.fingerprint()}
     if config.data.dev:
         dev = _open(config, config.data.dev, known=task.labels)
-        for sentence in dev.notices:
+        for sentence in (*dev.readings, *dev.notices):
             notice(listener, sentence)
         _require_texts(dev, config.data.dev, texts=train.texts)
         return LabelledText(train, dev, {**fingerprints, "dev": dev.fingerprint()})

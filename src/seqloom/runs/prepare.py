@@ -28,7 +28,8 @@ from seqloom.core.openmp import WAIT_POLICY
 from seqloom.data.corpus import file_stamps
 from seqloom.data.corpus_files import FolderFiles, expand_folders, languages_from, pairs_in, texts_in
 from seqloom.nn.multihead import HeadPolicy
-from seqloom.runs.config import BuildsModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.adapters import Base
+from seqloom.runs.config import MODELS, BuildsModel, OutsideConfig, RunConfig, is_own
 from seqloom.runs.data_kinds import Opening, RunData, RunFiles, data_kind
 from seqloom.runs.denoising import translator_settings
 from seqloom.runs.loading import find_model, require_device, symbols_of
@@ -126,6 +127,7 @@ def choose_config(
     require_no_shortlist(first)
     if first.training.start_from is not None:
         start = read_settings(find_model(Path(first.training.start_from)))
+        _require_fitting_start(first.training.start_from, start, file, overrides)
         heads = start.model.classifier_settings(0) if start.purpose == "classifier" else {}  # its classes may differ
         defaults |= {
             "model": {**start.model.model_dump(mode="json"), **heads},
@@ -213,6 +215,31 @@ def choose_config(
     report_warmup(config, listener=listener)
     require_memory(config, FEWEST)
     return config
+
+
+def _require_fitting_start(start_from: str, start: RunConfig, file: Path | None, overrides: Sequence[str]) -> None:
+    """Refuse a model to start from that has not learned what is named: another kind of model, or another task."""
+    values = read_config_file(file).values if file is not None else {}
+    sections = {name: values.get(name) for name in ("model", "task")}
+    named = {name: section.get("kind") for name, section in sections.items() if isinstance(section, Mapping)}
+    named |= {name.partition(".")[0]: kind for name, _, kind in (each.partition("=") for each in overrides)
+              if name in ("model.kind", "task.kind")}  # fmt: skip
+    kind = named.get("model") or start.model.kind
+    task = named.get("task") or start.task.followed_by or start.task.kind
+    declared = MODELS.get(kind)
+    if declared in (None, OutsideConfig) or declared.can_learn(task):
+        return
+    origin = f"training.start_from={start_from} is a model of kind {start.model.kind}"
+    if kind != start.model.kind:
+        raise ModelError(
+            f"{origin}, which cannot be the start of one of kind {kind}; leave out model.kind, or start from another "
+            "model"
+        )
+    learned = " or ".join(dict.fromkeys((start.model.task_kind, *start.model.other_task_kinds)))
+    raise ModelError(
+        f"{origin}, which can be the start of {learned}, not of task.kind={task}; leave out task.kind, or start from "
+        "another model"
+    )
 
 
 def _files_of_folders(
@@ -397,7 +424,8 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
     rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate)
     if first.training.lora is not None:
         rate *= LORA_RATE
-    notice(listener, f"starting from {start_from}: text and model as there, a learning rate up to {rate:g}")
+    as_there = "images" if start.model.reads_images else "text"
+    notice(listener, f"starting from {start_from}: {as_there} and model as there, a learning rate up to {rate:g}")
     training = defaults.get("training", {})
     warmup = min(100, training["steps"] // 4) if "steps" in training else 100
     found = {**inherited, "training": {**training, "learning_rate": rate, "warmup": warmup}}
@@ -475,6 +503,9 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
                 **text.size,
                 "files": stamps,
             }
+            if config.training.lora is not None and config.training.start_from is not None:
+                start_from = config.training.start_from
+                record["base"] = Base.of(start_from, find_model(Path(start_from))).model_dump()
             # Last: its presence means that everything before it is complete.
             write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
         except BaseException:

@@ -459,8 +459,11 @@ def _open(
             keep_published(start, run / PUBLISHED, config, names=live_weights(model))
         if lora is not None:
             base = Base.of(config.training.start_from, start)
-            if resumed_from is not None and (run / CARD).is_file():
-                base.require(Base.recorded(parse_card(read_part(run / CARD), run / CARD).trained_on, of=run), of=run)
+            if resumed_from is not None:
+                begun: Mapping[str, Any] = read_part(run / "run.json")
+                if "base" not in begun and (run / CARD).is_file():  # a run of an earlier version
+                    begun = parse_card(read_part(run / CARD), run / CARD).trained_on
+                base.require(Base.recorded(begun, of=run), of=run)
             add_adapters(model, config, new=new)
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
@@ -599,9 +602,11 @@ def _divergence(session: _Session, *, outcome: Outcome, loss: float) -> str | No
         f"the dev loss is {shown} after step {outcome.step:,}, above the {chance.loss:.2f} of a uniform guess among "
         f"{chance.guess}; it was {before:.2f} before training"
     )
-    if chance.examples is not None and chance.examples < MIN_DEV_EXAMPLES and math.isfinite(ended):
+    is_short = outcome.step < EARLY_STEPS and ended <= before + EARLY_RISE
+    if chance.examples is not None and chance.examples < MIN_DEV_EXAMPLES and math.isfinite(ended) and not is_short:
         few = "1 dev example is" if chance.examples == 1 else f"{chance.examples} dev examples are"
-        notice(session.listener, f"{above}; {few} too few to tell why: give more labelled text, or a --dev file")
+        what = "images" if session.config.model.reads_images else "text"
+        notice(session.listener, f"{above}; {few} too few to tell why: give more labelled {what}, or more with --dev")
         return None
     if not ended <= before + EARLY_RISE:
         return (

@@ -447,7 +447,10 @@ def _require_known_pattern(pattern: Any, where: str) -> None:
         # A line end may be written as itself.
         if isinstance(regex, str) and regex.replace("\r", r"\r").replace("\n", r"\n") in KNOWN_PATTERNS:
             return
-    raise ValueError(f"its {where} has an unknown pattern, {_brief(pattern)}")
+    raise ValueError(
+        f"its {where} has an unknown pattern, {_brief(pattern)}; if seqloom export has written the folder, use the run "
+        "that it was made of"
+    )
 
 
 def _brief(value: Any) -> str:

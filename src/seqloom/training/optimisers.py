@@ -8,6 +8,7 @@ adamw    m = β₁ m + (1 − β₁) g               v = β₂ v + (1 − β₂)
 Where the gradient of a table holds some of its rows only, these rows move by the same formulas (`sparse_updates`).
 """
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -123,9 +124,10 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         ]
         if not matching:
             known = dict.fromkeys(re.sub(r"\.\d+(?=\.)", ".*", name) for name in named)
+            near = difflib.get_close_matches(pattern, [EMBEDDINGS, *known], n=1)
             raise ConfigError(
                 f"training.freeze={pattern} matches no weight of this model; there are: {', '.join(known)}, and "
-                f"{EMBEDDINGS} for all that comes before the layers"
+                f"{EMBEDDINGS} for all that comes before the layers{f'; did you mean {near[0]}?' if near else ''}"
             )
         for name in matching:
             frozen.setdefault(id(named[name].requires_grad_(False)), name)
