@@ -305,8 +305,6 @@ SCORES = {
     "accuracy": "accuracy",
     "mae": "MAE",
     "macro_f1": "macro-F1",
-    "wer": "WER",
-    "cer": "CER",
     "targets_found": "targets found first (%)",
     "sources_found": "sources found first (%)",
 }

@@ -332,7 +332,7 @@ def spread_apart(places: Float64[np.ndarray, " names"], *, gap: float) -> Float6
     steps = gap * np.arange(len(places))
     moved = np.empty_like(places)
     moved[order] = np.maximum.accumulate(places[order] - steps) + steps  # y_i ← max(y_i, y_{i-1} + gap)
-    return moved - (moved - places).mean()
+    return np.asarray(moved - (moved - places).mean())
 
 
 # --- maps of all heads ------------------------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ from seqloom.tasks.tagging import TaggingTask, WordRows
 from seqloom.text.edit_scripts import apply_script
 from seqloom.text.formats.conllu import TokenFile, TokenLayout
 from seqloom.text.marks import JOINER
-from seqloom.text.tokenizer import TextConfig, Tokenizer, Tokenizers, WordPieces
-from seqloom.text.tokenizer_training import ALL_CHARACTERS, train_tokenizer, with_words
+from seqloom.text.tokenizer import ALL_CHARACTERS, TextConfig, Tokenizer, Tokenizers, WordPieces
+from seqloom.text.tokenizer_training import train_tokenizer, with_words
 from seqloom.text.vocabulary import Vocabulary
 
 MAX_HMM_TAGS = 100
