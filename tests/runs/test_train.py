@@ -166,7 +166,7 @@ def test_text_that_was_not_touched_is_not_read_again(tmp_path: Path, monkeypatch
         opened.append(config)
         return open_pairs(config, split=split, formats=formats, listener=listener)
 
-    monkeypatch.setattr("seqloom.runs.prepare.open_pairs", counted)
+    monkeypatch.setattr("seqloom.runs.translation.open_pairs", counted)
     resume(tmp_path / "run", ["training.steps=8", "data.workers=1"])
     assert not opened
     # The same text with another time, as a copy has it, is known by its hash.

@@ -8,7 +8,7 @@ Training samples are varied (`data/frames.py`): how, is a function of seed, epoc
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import cast
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ from seqloom.tasks.classification import batches_by_length
 from seqloom.tasks.settings import TranscriptionConfig
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training.task import Chance, Loss
+
+
+UNITS: tuple[Unit, Unit] = ("word", "character")
+"""What errors of transcripts are counted in."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class TranscriptionTask:
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Loss per symbol of all held-out samples, WER and CER of greedy transcripts in percent."""
         found, references = self._transcribed(model), self.dev_texts()
-        wer, cer = (ErrorRate(unit).statistics(found.outputs, references).value for unit in get_args(Unit))
+        wer, cer = (ErrorRate(unit).statistics(found.outputs, references).value for unit in UNITS)
         return {"loss": found.loss, "wer": wer, "cer": cer}
 
     def dev_loss(self, model: nn.Module) -> float:
