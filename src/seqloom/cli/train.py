@@ -125,9 +125,10 @@ def train(
     """Train a model on your own text: a translator, a language model, an encoder, a classifier or word vectors.
 
     [bold]model.kind[/bold] selects the model: transformer (the default), t5, seq2seq, phrases, channel and dictionary
-    translate; rnn_lm, gpt, elmo, vae, ngram, markov and hmm are language models; bert is an encoder, with
-    task.kind=classification a classifier, and with task.kind=contrastive it learns vectors of sentences from pairs; vit
-    and swin classify images; word2vec learns word vectors.
+    translate; rnn_lm, gpt, vae,
+    elmo, ngram, markov and hmm are language models; bert is an encoder, with task.kind=classification a classifier, and
+    with task.kind=contrastive it learns vectors of sentences from pairs; vit and swin classify images; word2vec
+    learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 
