@@ -1,11 +1,13 @@
 """What every test starts from: checked shapes, one thread, a fixed seed, and the real data where there is some."""
 
+import functools
 import gc
 import os
 import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -48,9 +50,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what stays anyway, modules and tests: it went through them again and again."""
+    """Spare the garbage collector what stays anyway, modules and tests, and let it look for the rest less often."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(7_000)  # new objects; the usual 700 costs several percent
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +91,22 @@ def spared_waits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", save)
         patch.setattr(os, "fsync", os.fstat)  # still an error where there is no such file
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def yaml_read_once() -> Iterator[None]:
+    """Compose the nodes of each YAML text once: every run reads the same settings again and again.
+
+    They are the same for the same text, and values are built from them anew each time; a text that is not valid is
+    refused anew each time.
+    """
+    from seqloom.core import config
+
+    load = config._Loader
+    compose = functools.lru_cache(maxsize=1024)(lambda text: load(text).get_single_node())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "_Loader", lambda text: SimpleNamespace(get_single_node=lambda: compose(text)))
         yield
 
 

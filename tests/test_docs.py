@@ -16,13 +16,16 @@ import gzip
 import importlib.util
 import io
 import json
+import math
 import os
+import random
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import traceback
+import wave
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -44,6 +47,7 @@ from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.runs.sizing import TEXT_LADDER, choose_sizes
 from seqloom.serve.settings import ServerSettings
+from tagged_text import write_conllu
 
 HOUSE = Path(__file__).parent.parent
 EXTENDING = HOUSE / "docs" / "extending.md"
@@ -63,8 +67,11 @@ OTHERS = {
     "elmo": ["model.width=16", "text.size=60", *SHORT],
     "bert": ["model.width=16", "model.heads=2", "text.size=60", "evaluation.resamples=40", *SHORT],
     "vae": ["model.width=16", "text.size=60", *SHORT],
+    "ctc": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
+    "tagger": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],
+    "forecaster": SHORT,
     "ngram": ["text.size=60"],
     "markov": ["text.size=60"],
     "hmm": ["text.size=60", "model.states=4", "model.iterations=3"],
@@ -131,6 +138,12 @@ def _write_corpus(folder: Path) -> None:
     catalogue = 'msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "der Hund %s"\nmsgstr ""\n'
     (folder / "messages.po").write_text(catalogue, encoding="utf-8")
     (folder / "words.tsv").write_text("Hund\tdog\tnoun\ngeht\twalks\tverb\n", encoding="utf-8")
+    phones = {"a": "AA", "b": "B", "k": "K", "i": "IY", "t": "T", "s": "S"}
+    spelled = [first + second + last for first in "bkts" for second in "ai" for last in "bkts"]
+    rows = [f"{word}\t{' '.join(phones[letter] for letter in word)}\n" for word in spelled]
+    (folder / "phones.tsv").write_text("".join([*rows, "bit\tB AA T\n"]), encoding="utf-8")
+    parses = [f"{a} {b} {c}\t( ( {a} {b} ) {c} )\n" for a in ("the", "a") for b in "cdefgh" for c in ("sat", "ran")]
+    (folder / "parses.tsv").write_text("".join(parses), encoding="utf-8")
     (folder / "rules.yaml").write_text("- from: [verb, noun]\n  to: [noun, verb]\n", encoding="utf-8")
     (folder / "page.html").write_text("<p>der <b>Hund</b> schläft 1.</p>", encoding="utf-8")
     (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nder Hund\nschläft.\n", encoding="utf-8")
@@ -147,11 +160,22 @@ def _write_corpus(folder: Path) -> None:
         f"who {verb} {n} ?\tthe {word} {verb} {n} .\n" for n in range(9) for word, verb in tones.values()
     )
     (folder / "questions.tsv").write_text(questions, encoding="utf-8")
+    for seed, (name, count) in enumerate((("train", 40), ("dev", 10), ("new", 3))):
+        write_conllu(folder / f"{name}.conllu", count=count, seed=seed)
+    hours = [f"2024-01-{1 + n // 24:02} {n % 24:02}:00,{50 + 10 * math.sin(n / 4):.3f},{n % 24}" for n in range(400)]
+    (folder / "load.csv").write_text("\n".join(["time,north,south", *hours]) + "\n", encoding="utf-8")
     for number in range(40):
         home = folder / "photos" / ("cats", "dogs")[number % 2]
         home.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8), 5 * number).save(home / f"{number}.png")
     shutil.copy(home / "39.png", folder / "cat.png")
+    (folder / "digits").mkdir()
+    for number in range(20):
+        with wave.open(str(folder / "digits" / f"{number}.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", "NONE"))
+            file.writeframes(random.Random(number).randbytes(8000))
+    table = "".join(f"digits/{number}.wav\t{'one two' if number % 2 else 'two'}\n" for number in range(20))
+    (folder / "digits.tsv").write_text(table, encoding="utf-8")
     captions = folder / "data" / "multi30k"
     captions.mkdir(parents=True)
     for language, text in (("de", german), ("en", english)):

@@ -13,8 +13,11 @@ from seqloom.core.reading import ReadsText
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.bert import Bert
+from seqloom.models.ctc import Ctc
 from seqloom.models.elmo import Elmo
+from seqloom.models.forecaster import Forecaster
 from seqloom.models.protocols import TranslationModel
+from seqloom.models.tagger import Tagger, TaggerInput
 from seqloom.models.vae import Vae
 from seqloom.models.vision import ImageModelSettings
 from seqloom.nn.embeddings import Symbols
@@ -26,7 +29,14 @@ from seqloom.text.tokenizer_training import train_tokenizers
 
 VOCABULARY = (*RESERVED, "a", "b", "c", "d", "e", "f", "g")
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
-TINY = {"width": 16, "embedding_width": 16, "feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+TINY = {
+    "outputs": (3,),
+    "width": 16,
+    "embedding_width": 16,
+    "feed_forward": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+}
 IMAGES = {"width": 48, "image_size": (64, 64), "classes": 3, "dropout_rate": 0.0, "stochastic_depth_rate": 0.0}
 
 
@@ -73,6 +83,21 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         features = torch.cat([both.following, both.preceding])
     elif isinstance(small, ImageModelSettings):
         scores = model.class_scores(torch.randn(2, small.channels, *small.image_size))
+        scores.sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Tagger):
+        letters = TaggerInput(previous, previous % 3, torch.tensor([3, 2]), previous.T, torch.tensor([2, 2, 1]))
+        states, packing = model(letters)
+        model.outputs[0].loss(states, torch.tensor([0, 1, 2, 0, 1]), packing)[0].backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Forecaster):
+        model(torch.randn(2, model.history, model.columns)).sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Ctc):
+        scores, _ = model.frame_scores(torch.randn(2, 7, config.model.features), torch.tensor([7, 5]))  # type: ignore[union-attr]
         scores.sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return

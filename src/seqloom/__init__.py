@@ -19,6 +19,18 @@ encoder.encode(["The old man reads."])
 from seqloom import Classifier
 classifier = Classifier.load("reviews/model")
 classifier.classify(["A delightful film."])[0].label
+
+from seqloom import Tagger
+tagger = Tagger.load("tagger/model")
+tagger.tag(["The old man reads."])[0]["upos"]
+
+from seqloom import Forecaster
+forecaster = Forecaster.load("load/model")
+forecaster.forecast("load.csv", steps=96).values
+
+from seqloom import Transcriber
+transcriber = Transcriber.load("digits/model")
+transcriber.transcribe(["four-two.wav"])[0].text
 """
 
 from typing import TYPE_CHECKING, Any
@@ -30,7 +42,10 @@ if TYPE_CHECKING:
     from seqloom.apps.aligner import Aligner
     from seqloom.apps.classifier import Classifier
     from seqloom.apps.encoder import Encoder
+    from seqloom.apps.forecaster import Forecaster
     from seqloom.apps.language_model import LanguageModel
+    from seqloom.apps.tagger import Tagger
+    from seqloom.apps.transcriber import Transcriber
     from seqloom.apps.translator import Translator
     from seqloom.classical.vectors import WordVectors
     from seqloom.core.errors import SeqloomError
@@ -42,9 +57,12 @@ __all__ = [
     "Aligner",
     "Classifier",
     "Encoder",
+    "Forecaster",
     "LanguageModel",
     "SearchConfig",
     "SeqloomError",
+    "Tagger",
+    "Transcriber",
     "Translator",
     "WordVectors",
     "__version__",
@@ -84,6 +102,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.apps.encoder import Encoder
 
         return Encoder
+    if name == "Forecaster":
+        from seqloom.apps.forecaster import Forecaster
+
+        return Forecaster
     if name == "LanguageModel":
         from seqloom.apps.language_model import LanguageModel
 
@@ -96,6 +118,14 @@ def __getattr__(name: str) -> Any:
         from seqloom.core.errors import SeqloomError
 
         return SeqloomError
+    if name == "Tagger":
+        from seqloom.apps.tagger import Tagger
+
+        return Tagger
+    if name == "Transcriber":
+        from seqloom.apps.transcriber import Transcriber
+
+        return Transcriber
     if name == "Translator":
         from seqloom.apps.translator import Translator
 

@@ -112,6 +112,35 @@ def test_a_lowercase_model_is_scored_lowercase_with_a_notice(
     assert "--cased" not in told
 
 
+def test_phones_have_metrics_of_their_own_and_the_best_of_several_answers_counts(tmp_path: Path) -> None:
+    source, right, found = tmp_path / "words", tmp_path / "right", tmp_path / "found"
+    source.write_text("read\ncat\nread\n", encoding="utf-8")
+    right.write_text("R EH D\nK AE T\nR IY D\n", encoding="utf-8")
+    found.write_text("R IY D\nK AE\nR IY D\n", encoding="utf-8")
+    words = ["evaluate", "--hypothesis", found, "--reference", right]
+
+    def scores(*more: object) -> dict[str, float]:
+        (record,) = call(*words, *more, "--json").records
+        return {score["name"]: score["value"] for score in record["systems"][0]["scores"]}
+
+    each = scores()
+    assert list(each) == ["exact match", "PER", "chrF2"]
+    assert (each["exact match"], each["PER"]) == (pytest.approx(100 / 3), pytest.approx(200 / 9))
+    grouped = scores("--source", source)
+    assert (grouped["exact match"], grouped["PER"]) == (50, pytest.approx(100 / 6))
+    assert grouped["chrF2"] == each["chrF2"]
+    called = call(*words, "--source", source)
+    assert called.lines[1] == "1 of 2 sources have several references; the best counts, but in BLEU, chrF and TER"
+    assert scores("--metric", "cer", "--metric", "distinct-1") == {
+        "CER": pytest.approx(100 * 4 / 18),
+        "distinct-1": pytest.approx(100 * 5 / 8),
+        "distinct-1 of the references": pytest.approx(100 * 7 / 9),
+    }
+    refused = call(*words, "--metric", "rouge")
+    assert refused.code == 2
+    assert "unknown metric 'rouge'; the metrics are bleu, " in refused.err
+
+
 def test_line_counts_that_differ_are_a_data_error_with_both(reference: Path, tmp_path: Path) -> None:
     short = tmp_path / "short.de"
     short.write_text("eins\nzwei\n")
@@ -135,7 +164,7 @@ def test_empty_files_are_a_data_error(tmp_path: Path) -> None:
         (["--reference", "r"], "nothing to score"),
         (["model", "--reference", "r"], "--source FILE"),
         (["model", "--hypothesis", "h", "--source", "s", "--reference", "r"], "leave one out"),
-        (["--hypothesis", "h", "--source", "s", "--reference", "r"], "--source s requires a MODEL"),
+        (["--hypothesis", "h", "--out", "o", "--reference", "r"], "--out o requires a MODEL"),
         (["--hypothesis", "h", "--against", "m", "--reference", "r"], "--against m requires a MODEL"),
         (["--hypothesis", "h", "--reference", "r", "search.beam=2"], "setting 'search.beam=2' requires a MODEL"),
         (["one", "two", "--reference", "r", "--source", "s"], "--against"),

@@ -22,6 +22,7 @@ from seqloom.cli import (
     distill,
     embed,
     evaluate,
+    forecast,
     generate,
     info,
     lab,
@@ -29,15 +30,17 @@ from seqloom.cli import (
     perplexity,
     retrieve,
     score,
+    tag,
     train,
+    transcribe,
     translate,
 )
 from seqloom.core.errors import DataError, ModelError, Problem, Stopped, UsageError
 from seqloom.version import __version__
 
 MODULES = (
-    *(align, average, classify, config, demo, distill, embed, evaluate, generate, info, lab, perplexity),
-    *(retrieve, score, train, translate),
+    *(align, average, classify, config, demo, distill, embed, evaluate, forecast, generate, info, lab, perplexity),
+    *(retrieve, score, tag, train, transcribe, translate),
 )
 COMMANDS = tuple(module.__name__.rpartition(".")[2] for module in MODULES)
 HEAVY = ("torch", "matplotlib", "sacrebleu", "numpy", "tokenizers", "seqloom.core.config", "seqloom.runs.train")

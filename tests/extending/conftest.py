@@ -33,13 +33,20 @@ def example() -> Callable[[str], ModuleType]:
     return load
 
 
+def _besides_byte_code(folder: str, names: list[str]) -> list[str]:
+    """What is not copied: metadata of the installation, and of a cache all but finished byte code."""
+    if Path(folder).name == "__pycache__":
+        return [name for name in names if not name.endswith(f".{sys.implementation.cache_tag}.pyc")]
+    return [name for name in names if name.endswith(".egg-info")]
+
+
 @pytest.fixture
 def contribute(tmp_path: Path) -> Callable[..., str]:
     """Copy the package, move an example into it, apply the change that its section shows, and run a script there."""
 
     def run(name: str, *, section: str, place: str, script: str) -> str:
         copy = tmp_path / "copy"
-        shutil.copytree(TOP / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(TOP / "src", copy / "src", ignore=_besides_byte_code)
         shutil.copy(EXAMPLES / f"{name}.py", copy / place)
         changes = changes_of(section)
         assert changes, f"section {section!r} of docs/extending.md shows no change"

@@ -32,10 +32,10 @@ def test_the_section_shows_the_file() -> None:
     assert f"```python\n{(EXAMPLES / 'length_ratio.py').read_text(encoding='utf-8')}```" in page
 
 
-def test_one_line_makes_it_part_of_the_package(contribute: Callable[..., str]) -> None:
+def test_a_name_makes_it_part_of_the_package(contribute: Callable[..., str]) -> None:
     script = (
         "from seqloom.apps.evaluate import evaluate\n"
-        "scores = evaluate(['a b'], ['a b c d'], language='de', resamples=40)\n"
+        "scores = evaluate(['two dogs'], ['two dogs run home'], language='de', resamples=40)\n"
         "print(scores[-1].name, scores[-1].value)"
     )
     place = "src/seqloom/metrics/length_ratio.py"

@@ -23,7 +23,17 @@ from seqloom.metrics.scoring import (
     resampled_sums,
     score,
 )
-from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, Ter, dev_metrics_for, metrics_for, tokenize_for
+from seqloom.metrics.translation import (
+    Bleu,
+    Chrf,
+    ExactMatch,
+    Ter,
+    dev_names_for,
+    metrics_for,
+    names_for,
+    score_named,
+    tokenize_for,
+)
 
 WORDS = (
     "the",
@@ -232,7 +242,8 @@ def test_exact_match_is_the_share_of_equal_lines() -> None:
     ("references", "language", "names"),
     [
         (["ran", "houses", "well-known"], "en", ["exact match", "chrF2"]),
-        (["T AH1 F", "AA0 R D EH1 M AH0", "K"], None, ["exact match", "chrF2"]),
+        (["T AH1 F", "AA0 R D EH1 M AH0", "K"], None, ["exact match", "PER"]),
+        (["( ( the cat ) sat )", "( go )"], "en", ["bracket F1", "exact match"]),
         (["ein Hund", "der rote Ball", "drei"], "de", ["chrF2", "exact match"]),
         (["A man rides a bike.", "Two dogs run over the grass."], "en", ["BLEU", "chrF2"]),
         (["今天天气很好。", "你好吗？"], None, ["BLEU", "chrF2"]),
@@ -242,7 +253,22 @@ def test_exact_match_is_the_share_of_equal_lines() -> None:
 def test_the_metric_of_dev_text_follows_from_the_length_of_its_targets(
     references: list[str], language: str | None, names: list[str]
 ) -> None:
-    metrics = dev_metrics_for(language, references=references)
-    assert [metric.statistics(references, references).name for metric in metrics] == names
+    found = score_named(dev_names_for(references), references, references=references, language=language)
+    assert [each.name for each in found] == names
     shown = [metric.statistics(references, references).name for metric in metrics_for(language, references=references)]
-    assert shown == ([] if "BLEU" in names else ["exact match"]) + ["BLEU", "chrF2", "TER"]
+    if "PER" in names:
+        assert shown == ["exact match", "PER", "chrF2"]
+    elif "bracket F1" in names:
+        assert shown == names
+    else:
+        assert shown == ([] if "BLEU" in names else ["exact match"]) + ["BLEU", "chrF2", "TER"]
+
+
+def test_references_far_shorter_than_their_sources_are_summaries() -> None:
+    references = ["We train a small model.", "A new parser for English text."]
+    sources = [" ".join(["word"] * 40)] * 2
+    assert names_for(references, sources) == ("rouge-1", "rouge-2", "rouge-l")
+    assert names_for(references, references) == ("bleu", "chrf", "ter")
+    found = score_named(names_for(references, sources), sources, references=references, sources=sources, language="en")
+    assert [each.name for each in found] == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
+    assert "nrefs:best" in found[0].signature  # both have the same source

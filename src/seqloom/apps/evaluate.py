@@ -1,8 +1,9 @@
 """Evaluate: scores of translations with confidence intervals, and significance tests between two systems."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, get_args
 
+from seqloom.core.errors import UsageError
 from seqloom.metrics.scoring import (
     Bootstrap,
     Comparison,
@@ -12,7 +13,7 @@ from seqloom.metrics.scoring import (
     paired_bootstrap,
     score,
 )
-from seqloom.metrics.translation import metrics_for
+from seqloom.metrics.translation import MetricName, metric_named, metrics_for, names_for, score_named
 
 Test = Literal["bootstrap", "randomisation"]
 """Paired bootstrap, or approximate randomisation."""
@@ -25,16 +26,27 @@ def evaluate(
     language: str | None,
     lowercase: bool = False,
     metrics: Sequence[Metric] | None = None,
+    names: Sequence[MetricName] = (),
+    sources: Sequence[str] = (),
     resamples: int = 1000,
     seed: int = 1,
 ) -> tuple[CorpusScore, ...]:
     """Scores with signatures and 95% bootstrap intervals.
 
-    Without `metrics` they are BLEU, chrF and TER, and exact match too if the references are short.
+    Without `metrics` and their `names`, they suit the references: BLEU, chrF and TER for sentences. With `sources`, the
+    references of lines with the same source are answers of which the best counts, but in BLEU, chrF and TER.
     """
     bootstrap = Bootstrap(seed=seed, resamples=resamples)
     if metrics is None:
-        metrics = metrics_for(language, lowercase=lowercase, references=references)
+        return score_named(
+            names or names_for(references, sources),
+            hypotheses,
+            references=references,
+            sources=sources,
+            language=language,
+            lowercase=lowercase,
+            bootstrap=bootstrap,
+        )
     return tuple(score(metric, hypotheses, references=references, bootstrap=bootstrap) for metric in metrics)
 
 
@@ -46,17 +58,34 @@ def compare(
     language: str | None,
     lowercase: bool = False,
     metrics: Sequence[Metric] | None = None,
+    names: Sequence[MetricName] = (),
+    sources: Sequence[str] = (),
     test: Test = "bootstrap",
     resamples: int = 1000,
     trials: int = 10_000,
     seed: int = 1,
 ) -> tuple[Comparison, ...]:
-    """A test between two systems on the same references, for each metric; the bootstrap also gives an interval."""
+    """A test between two systems on the same references, for each metric; the bootstrap also gives an interval.
+
+    The metrics are those of `evaluate`; distinct-n, which is no sum over lines, is not compared.
+    """
     if metrics is None:
-        metrics = metrics_for(language, lowercase=lowercase, references=references)
+        given: dict[str, Any] = {"lowercase": lowercase, "references": references, "sources": sources}
+        compared = [name for name in names if name != "distinct-1" and name != "distinct-2"]
+        metrics = [metric_named(name, language=language, **given) for name in compared]
+        metrics = metrics if names else metrics_for(language, **given)
     systems = {"baseline": baseline, "system": system}
     if test == "randomisation":
         return tuple(
             approximate_randomisation(metric, references, **systems, seed=seed, trials=trials) for metric in metrics
         )
     return tuple(paired_bootstrap(metric, references, **systems, seed=seed, resamples=resamples) for metric in metrics)
+
+
+def parse_metrics(names: Sequence[str]) -> tuple[MetricName, ...]:
+    """Names of metrics as they are typed. An unknown one is a UsageError that has all of them."""
+    known = {name: name for literal in get_args(MetricName) for name in (get_args(literal) or (literal,))}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"unknown metric {name!r}; the metrics are {', '.join(known)}")
+    return tuple(known[name] for name in names)

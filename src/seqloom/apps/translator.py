@@ -354,12 +354,13 @@ class Translator:
         recorder = Recorder()
         render = _Render(self.tokenizers, settings, Request(), self.calibration)
         core = self._backend.part_search(settings, given)
+        source = source_batch([parts[0].ids], self.loaded.device)
         with torch.inference_mode():
             (found,) = decode(
                 core.stepper([0]),
-                source_batch([parts[0].ids], self.loaded.device),
+                source,
                 settings,
-                constraints=[constraint_of(given[0], self.tokenizers.target)],
+                constraints=core.bound(parts, source, [constraint_of(given[0], self.tokenizers.target)]),
                 recorder=recorder,
                 show=core.show,
             )

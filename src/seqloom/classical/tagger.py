@@ -287,6 +287,31 @@ class HmmTagger:
         return np.arange(len(self.tags)), np.log(shares / prior)
 
 
+@dataclass(frozen=True)
+class MajorityTagger:
+    """Each word gets its most frequent tag, and an unknown one that of most words: what every tagger should beat."""
+
+    by_word: Mapping[str, str]
+    commonest: str
+
+    @staticmethod
+    def fit(sentences: Iterable[Tagged]) -> "MajorityTagger":
+        """Count the tags of each word; of equally frequent ones, the first in the alphabet."""
+        pairs = Counter(pair for sentence in sentences for pair in sentence)
+        if not pairs:
+            raise DataError("there are no tagged words to learn from; give at least one sentence")
+        tags: Counter[str] = Counter()
+        by_word: dict[str, str] = {}
+        for (word, tag), count in sorted(pairs.items(), key=lambda item: (-item[1], item[0])):
+            by_word.setdefault(word, tag)
+            tags[tag] += count
+        return MajorityTagger(by_word, min(tags, key=lambda tag: (-tags[tag], tag)))
+
+    def tag(self, words: Sequence[str]) -> list[str]:
+        """The tag of each word of a sentence."""
+        return [self.by_word.get(word, self.commonest) for word in words]
+
+
 @compiled()
 def best_tags(log_trigrams: Array, starts: Array, tags: Array, weights: Array, result: Array) -> None:
     """Viterbi over pairs of candidates: those of word i are between `starts[i]` and `starts[i + 1]`."""

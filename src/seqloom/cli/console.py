@@ -97,8 +97,16 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 def score_rows(scores: "Sequence[CorpusScore]") -> list[str]:
     """A line per score: name, value, 95% interval, signature."""
     return table(
-        [(score.name, f"{score.value:.2f}", interval_text(score.interval), score.signature) for score in scores]
+        [
+            (score.name, score_text(score.name, score.value), interval_text(score.interval), score.signature)
+            for score in scores
+        ]
     )
+
+
+def score_text(name: str, value: float) -> str:
+    """A score with as many decimals as tell models apart: errors of forecasts are small numbers."""
+    return f"{value:.4f}" if name.startswith(("MSE", "MAE")) else f"{value:.2f}"
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
@@ -285,8 +293,17 @@ SCORES = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "exact_match": "exact match",
+    "ter": "TER",
+    "wer": "WER",
+    "cer": "CER",
+    "per": "PER",
+    "rouge_1": "ROUGE-1",
+    "rouge_2": "ROUGE-2",
+    "rouge_l": "ROUGE-L",
+    "bracket_f1": "bracket F1",
     "round_trip": "round-trip chrF",
     "accuracy": "accuracy",
+    "mae": "MAE",
     "macro_f1": "macro-F1",
     "targets_found": "targets found first (%)",
     "sources_found": "sources found first (%)",
@@ -309,8 +326,8 @@ def sentences(event: Event) -> list[str]:
             settings = ", ".join(f"{name}={value}" for name, value in policy["settings"].items())
             return [f"{count}; {settings} ({policy['reason']})" if settings and event["threads"] > 1 else count]
         case "encoded":
-            if "images" in event.values:
-                return [f"{event['name']}: {counted(event['images'], 'image')}"]
+            if noun := next((each for each in ("image", "row") if f"{each}s" in event.values), None):
+                return [f"{event['name']}: {counted(event[f'{noun}s'], noun)}"]
             if "lines" in event.values:  # text of one language
                 rest = f"; {event['unknown']:.2%} of them unknown" if event["unknown"] > 0 else ""
                 size_of = f"{counted(event['lines'], 'line')}, {counted(event['tokens'], 'token')}"

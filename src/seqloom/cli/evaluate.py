@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from seqloom.apps.translator import Translation
     from seqloom.metrics.calibration import Calibration, Reliability
     from seqloom.metrics.scoring import Comparison
+    from seqloom.metrics.translation import MetricName
 
 EXAMPLES = examples(
     "seqloom evaluate run/model --source test.de --reference test.en",
@@ -47,6 +48,7 @@ EXAMPLES = examples(
     "seqloom evaluate run --fuse lm --fuse-weight 0.1 --against run --source dev.de --reference dev.en",
     "seqloom evaluate run/model --source test.de-en.tsv",
     "seqloom evaluate run/model --source dev.de --reference dev.en --calibrate",
+    "seqloom evaluate run/model --source test.tsv --metric rouge-1 --metric rouge-l",
     "seqloom evaluate --hypothesis ours.en --hypothesis2 theirs.en --reference test.en",
 )
 A_MODEL, TEXT = "Translate and score", "Score existing translations"
@@ -62,6 +64,8 @@ class System:
     """The target language of the model."""
     why_lowercase: str | None = None
     """Why its translations are scored lower-cased, for a lowercase model."""
+    metrics: "Sequence[MetricName]" = ()
+    """The metrics that its settings name."""
     translations: "Sequence[Translation]" = ()
     """With their confidences, if a model made them."""
 
@@ -74,7 +78,11 @@ Reference = Annotated[Path | None, typer.Option("--reference", metavar="FILE", h
 SourceFile = Annotated[
     Path | None,
     typer.Option(
-        "--source", metavar="FILE", rich_help_panel=A_MODEL, help="Text to translate, or a file with both sides."
+        "--source",
+        metavar="FILE",
+        rich_help_panel=A_MODEL,
+        help="Text to translate, or a file with both sides. With --hypothesis: its lines show which references are "
+        "answers to the same source.",
     ),
 ]
 Against = Annotated[
@@ -109,6 +117,16 @@ Calibrate = Annotated[
         rich_help_panel=A_MODEL,
         help="Learn from these lines, best dev text of 1,000 lines or more, how the model's probabilities predict "
         "chrF, and store that in the model folder: the confidence of its translations. Training does it by itself.",
+    ),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="Report this metric, and others if repeated: bleu, chrf, ter, exact-match, wer, cer, per, rouge-1, "
+        "rouge-2, rouge-l, bracket-f1, distinct-1, distinct-2. By default those of the model (evaluation.metrics), or "
+        "those that suit the references.",
     ),
 ]
 TargetLanguage = Annotated[
@@ -152,6 +170,7 @@ def evaluate(
     hypothesis2: SecondHypothesis = None,
     from_language: FromLanguage = None,
     to_language: ToLanguage = None,
+    metric: Metrics = None,
     target_language: TargetLanguage = None,
     lowercase: Lowercase = None,
     significance: Significance = None,
@@ -162,8 +181,9 @@ def evaluate(
     """Score translations with BLEU, chrF and TER, each with a 95% interval and its signature.
 
     Give a model with --source, or existing translations with --hypothesis. Of a file with both sides (.tsv, .tmx, .po,
-    .xlf, .jsonl), --source reads the sources and every other option the targets, so --source alone is enough. Short
-    references are also scored by exact match.
+    .xlf, .jsonl), --source reads the sources and every other option the targets, so --source alone is enough. Words,
+    phones, summaries and parses are scored by metrics of their own (--metric). If a source has several references, the
+    best counts, but in BLEU, chrF and TER.
 
     Two systems are compared with a significance test (--significance). Of a calibrated model, the confidence of its
     translations is compared with the chrF of each line.
@@ -187,7 +207,7 @@ def evaluate(
     if model is not None and source is None:
         raise UsageError(f"no text for {model} to translate: give --source FILE")
     if model is None:
-        options = {"--source": source, "--against": against, "--fuse": fuse, "--out": out}
+        options = {"--against": against, "--fuse": fuse, "--out": out}
         for flag, value in {**options, "--from": from_language, "--to": to_language}.items():
             if value is not None:
                 raise UsageError(f"{flag} {value} requires a MODEL")
@@ -201,6 +221,11 @@ def evaluate(
         from seqloom.apps.calibrate import require_calibratable
 
         require_calibratable(model)
+    from seqloom.apps.evaluate import compare, parse_metrics
+    from seqloom.apps.evaluate import evaluate as score
+    from seqloom.metrics.answers import Questions
+
+    chosen = parse_metrics(metric or ())
     overrides = [*given.overrides, *language_settings(from_language, to_language)]
     require_new_file(out, inputs=[path for path in (source, reference, model, against, fuse) if path])
 
@@ -219,8 +244,10 @@ def evaluate(
         skipped = references.skipped.union(*(text.skipped for text in others))
         if len(skipped) == len(references.lines):
             raise DataError(f"all lines of {reference} were skipped for invalid bytes; see --encoding")
+        sources = next((text.lines for path, text in zip(named, others, strict=True) if path is source), [])
         if model is None:
-            systems = [System(str(path), text.lines) for path, text in zip(named, others, strict=True)]
+            both = zip(named, others, strict=True)
+            systems = [System(str(path), text.lines) for path, text in both if path is not source]
         else:
             # The baseline comes first, like --hypothesis before --hypothesis2; it has no language model.
             models = [*([(against, None)] if against else []), (model, fusion)]
@@ -238,15 +265,14 @@ def evaluate(
             lowercase = why is not None
     language = target_language or systems[-1].language or _language_of(reference)
 
-    from seqloom.apps.evaluate import compare
-    from seqloom.apps.evaluate import evaluate as score
-
     def kept(lines: list[str]) -> list[str]:
         """The lines that are scored: a line skipped in one file is left out of all."""
         return [line for number, line in enumerate(lines, start=1) if number not in skipped] if skipped else lines
 
-    wanted, found = kept(references.lines), [kept(system.lines) for system in systems]
-    scores = [score(lines, wanted, language=language, lowercase=lowercase) for lines in found]
+    wanted, found, asked = kept(references.lines), [kept(system.lines) for system in systems], kept(sources)
+    scored = chosen or systems[-1].metrics
+    how: dict[str, Any] = {"language": language, "lowercase": lowercase, "names": scored, "sources": asked}
+    scores = [score(lines, wanted, **how) for lines in found]
     translations = [
         [each for number, each in enumerate(system.translations, start=1) if number not in skipped]
         for system in systems
@@ -265,7 +291,7 @@ def evaluate(
     test = significance or "bootstrap"
     compared: tuple[Comparison, ...] = ()
     if len(systems) == 2:
-        compared = compare(found[0], found[1], wanted, test=test, language=language, lowercase=lowercase)
+        compared = compare(found[0], found[1], wanted, test=test, **how)
     if json:
         records = [
             {"name": system.name, "scores": list(rows), **({"confidence": fits} if fits else {})}
@@ -276,6 +302,9 @@ def evaluate(
         print(json_line({**record, "calibration": calibration} if calibration else record))
         return
     print(f"{len(wanted):,} lines")
+    if asked and (questions := Questions.of(asked, wanted)) is not None:
+        count = f"{questions.answered_often:,} of {len(questions.firsts):,} sources have several references"
+        print(f"{count}; the best counts, but in BLEU, chrF and TER")
     for system, rows, fits in zip(systems, scores, reliabilities, strict=True):
         print("\n".join([system.name, *(f"  {row}" for row in score_rows(rows))]))
         if fits is not None:
@@ -287,8 +316,8 @@ def evaluate(
             f"translations below {calibration.review_below:.2f} are marked for review"
         )
     if compared:
-        how = "paired bootstrap" if test == "bootstrap" else "approximate randomisation"
-        print(f"{systems[1].name} minus {systems[0].name} ({how}; TER: lower is better)")
+        test_name = "paired bootstrap" if test == "bootstrap" else "approximate randomisation"
+        print(f"{systems[1].name} minus {systems[0].name} ({test_name}; TER and error rates: lower is better)")
         for row in table(
             [
                 (
@@ -325,7 +354,8 @@ def _translate(
     why_lowercase = "is lowercase (text.lowercase)" if translator.tokenizers.target.config.lowercase else None
     if translator.config.evaluation.lowercase:
         why_lowercase = "has evaluation.lowercase: true"
-    return System(name, [one_line(each.text) for each in best], translator.card.target, why_lowercase, best)
+    metrics = translator.config.evaluation.metrics
+    return System(name, [one_line(each.text) for each in best], translator.card.target, why_lowercase, metrics, best)
 
 
 def _reliability_rows(found: "Reliability") -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from seqloom.cli.arguments import JsonResult, ModelFolder
-from seqloom.cli.console import clean, counted, duration, examples, interval_text, size
+from seqloom.cli.console import clean, counted, duration, examples, interval_text, score_text, size
 from seqloom.core.archive import by_origin
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.events import json_line
@@ -58,8 +58,9 @@ def info(
     files = {
         path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
     }
-    if text is not None and config.model.reads_images:
-        raise UsageError(f"--text {text}: a model of kind {config.model.kind} reads images and has no tokeniser")
+    if text is not None and not config.model.has_vocabulary:
+        reads = "images" if config.model.reads_images else config.data_kind
+        raise UsageError(f"--text {text}: a model of kind {config.model.kind} reads {reads} and has no tokeniser")
     cut = None if text is None else _cut(folder, config, text, side or "source")
     if json:
         record = {
@@ -134,17 +135,24 @@ def _describe(
         arrays = list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
     if config.model.reads_images:
         reads = [("Images", row) for row in _settings(config.data.images.model_dump(mode="json"))]
+    elif not config.model.has_vocabulary:
+        reads = _series(config)
     else:
         tokenizers = Tokenizers.load(folder / "text")
         pieces = f"{tokenizers.target.size:,} pieces"
         if not tokenizers.is_shared:
             pieces = f"{tokenizers.source.size:,} source and {tokenizers.target.size:,} target pieces"
         reads = [("Text", row) for row in (pieces, *_settings(config.text.model_dump(mode="json")))]
+        if config.purpose == "transcriber":
+            frames = config.data.frames.model_dump(mode="json")
+            frames |= {f"mel.{name}": value for name, value in frames.pop("mel").items() if frames["kind"] == "sound"}
+            varied = {f"vary.{name}": value for name, value in frames.pop("vary").items()}
+            reads += [("Frames", row) for row in _settings({**frames, **varied})]
     scores = [("Scores", "none")] if not card.scores else []
     for score in card.scores:
         interval = interval_text((score["interval"][0], score["interval"][1])) if score.get("interval") else ""
-        value = "∞" if score["value"] is None else f"{score['value']:.2f}"
-        unit = "images" if config.model.reads_images else "lines"
+        value = "∞" if score["value"] is None else score_text(score["name"], score["value"])
+        unit = {"labelled images": "images", "series": "windows"}.get(config.data_kind, "lines")
         where = f"{score.get('data', '?')}, {score.get('lines', '?')} {unit}"
         scores.append(("Scores", f"{score['name']} {value} {interval} on {where}  {score['signature']}"))
     if use == "translator" and (calibration := read_calibration(folder)) is not None:
@@ -196,6 +204,18 @@ def _classes(config: "RunConfig") -> list[tuple[str, str]]:
     return [("Classes", row) for row in textwrap.wrap(labels, SETTINGS_WIDTH)]
 
 
+def _series(config: "RunConfig") -> list[tuple[str, str]]:
+    """The columns of a forecaster, with their period and how they are read."""
+    from seqloom.tasks.settings import ForecastingConfig
+
+    if not isinstance(config.task, ForecastingConfig):
+        return []
+    names, period = config.task.series, config.task.period
+    told = f"{len(names)}, {f'period {period}' if period else 'no period'}: {', '.join(names)}"
+    rows = [*textwrap.wrap(told, SETTINGS_WIDTH), *_settings(config.data.series.model_dump(mode="json"))]
+    return [("Series", row) for row in rows]
+
+
 def _settings(values: dict[str, Any]) -> list[str]:
     """Names and values, as many on a line as fit."""
     from seqloom.runs.prepare import flat_settings
@@ -216,6 +236,9 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
         rows.append(f"{size_of}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
     if "images" in trained_on:
         rows.append(f"{counted(trained_on['images'], 'image')}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
+    if "rows" in trained_on:
+        size_of = f"{counted(trained_on['rows'], 'row')} of {trained_on.get('series', '?')} series"
+        rows.append(f"{size_of}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
     if "steps" not in trained_on and "seconds" in trained_on:
         rows.append(f"fitted in {duration(float(trained_on['seconds']))}")
     if "steps" in trained_on:
@@ -225,6 +248,7 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
             "texts_read": "texts",
             "pairs_read": "pairs",
             "images_read": "images",
+            "values_read": "values",
             "tokens_read": "tokens",
         }
         name = next((name for name in units if name in trained_on), "tokens_read")

@@ -22,6 +22,7 @@ from seqloom.cli import (
     embed,
     evaluate,
     export,
+    forecast,
     generate,
     import_model,
     info,
@@ -35,7 +36,9 @@ from seqloom.cli import (
     selfcheck,
     serve,
     shortlist,
+    tag,
     train,
+    transcribe,
     translate,
     vectors,
 )
@@ -69,6 +72,9 @@ app.add_typer(serve.app, name="keys", rich_help_panel=USE)
 app.command(epilog=score.EXAMPLES, rich_help_panel=USE)(score.score)
 app.command(epilog=generate.EXAMPLES, rich_help_panel=USE)(generate.generate)
 app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
+app.command(epilog=tag.EXAMPLES, rich_help_panel=USE)(tag.tag)
+app.command(epilog=forecast.EXAMPLES, rich_help_panel=USE)(forecast.forecast)
+app.command(epilog=transcribe.EXAMPLES, rich_help_panel=USE)(transcribe.transcribe)
 app.command(epilog=embed.EXAMPLES, rich_help_panel=USE)(embed.embed)
 app.command(epilog=retrieve.EXAMPLES, rich_help_panel=USE)(retrieve.retrieve)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)
@@ -90,7 +96,7 @@ _UNSET = "(is a shell variable unset?)"
 _INFORMATION = frozenset({"-h", "--help", "--version"})
 _OUTPUTS = frozenset({"out", "html", "align", "folder"})
 """Parameters that name what a command writes."""
-_STREAMED = frozenset({("translate", "out"), ("translate", "align"), ("align", "out")})
+_STREAMED = frozenset({("translate", "out"), ("translate", "align"), ("align", "out"), ("tag", "out")})
 """Those that accept - for standard output, with the names of their commands."""
 
 

@@ -56,8 +56,8 @@ TrainFiles = Annotated[
         help="Training text: the source file, then the target file (or SOURCE,TARGET), or one .tsv; for language "
         "models, encoders, denoising and word vectors, any number of texts; for classifiers, files with a label and a "
         "text in each line (.tsv, .jsonl, __label__X text, X text), or images: a folder with one subfolder per class, "
-        "or an .npz file. Or a folder: its pairs of files (news.de and news.en, with data.source=de data.target=en), "
-        "its .tsv or .tmx files, or its texts.",
+        "or an .npz file; for forecasters, a .csv or .tsv of numbers. Or a folder: its pairs of files (news.de and "
+        "news.en, with data.source=de data.target=en), its .tsv or .tmx files, or its texts.",
     ),
 ]
 DevFiles = Annotated[
@@ -125,10 +125,10 @@ def train(
     """Train a model on your own text: a translator, a language model, an encoder, a classifier or word vectors.
 
     [bold]model.kind[/bold] selects the model: transformer (the default), t5, seq2seq, phrases, channel and dictionary
-    translate; rnn_lm, gpt, vae,
-    elmo, ngram, markov and hmm are language models; bert is an encoder, with task.kind=classification a classifier, and
-    with task.kind=contrastive it learns vectors of sentences from pairs; vit and swin classify images; word2vec
-    learns word vectors.
+    translate; rnn_lm, gpt, elmo, vae, ngram, markov and hmm are language models; bert is an encoder, with
+    task.kind=classification a classifier, and with task.kind=contrastive it learns vectors of sentences from pairs;
+    tagger tags words; vit and swin classify images; ctc transcribes recordings and handwriting; forecaster continues
+    series of numbers; word2vec learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 
@@ -208,6 +208,9 @@ def describe(trained: "Trained") -> list[str]:
         "encoder": [f"seqloom embed {model} FILE --out vectors.npy", f"seqloom retrieve {model} QUERIES TEXTS"],
         "aligner": [f"seqloom align --model {model} --text SOURCE,TARGET"],
         "classifier": [f"seqloom classify {model} FILE"],
+        "tagger": [f"seqloom tag {model} FILE"],
+        "forecaster": [f"seqloom forecast {model} FILE", f"seqloom forecast {model} FILE --backtest"],
+        "transcriber": [f"seqloom transcribe {model} FILE"],
         "denoiser": [f"seqloom train --train SOURCE --train TARGET --out RUN training.start_from={model}"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:

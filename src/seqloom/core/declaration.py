@@ -10,7 +10,18 @@ from typing import Any, ClassVar, Literal
 
 from seqloom.core.config import Config
 
-Purpose = Literal["translator", "language model", "word vectors", "encoder", "classifier", "aligner", "denoiser"]
+Purpose = Literal[
+    "translator",
+    "language model",
+    "word vectors",
+    "encoder",
+    "classifier",
+    "tagger",
+    "aligner",
+    "denoiser",
+    "forecaster",
+    "transcriber",
+]
 
 TaskKind = Literal[
     "translation",
@@ -21,12 +32,24 @@ TaskKind = Literal[
     "masked_language_modelling",
     "denoising",
     "classification",
+    "tagging",
     "contrastive",
+    "forecasting",
+    "transcription",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
 
-DataKindName = Literal["pairs", "text", "two texts", "labelled text", "labelled images"]
+DataKindName = Literal[
+    "pairs",
+    "text",
+    "two texts",
+    "labelled text",
+    "labelled images",
+    "tagged text",
+    "series",
+    "transcribed samples",
+]
 """What files of a run hold."""
 
 StepperOption = Literal["heads", "shortlist"]
@@ -60,6 +83,8 @@ class DataFacts:
     """Different characters of both sides."""
     words: WordPairs | None = None
     """What the pairs are, if they are words and not sentences."""
+    phones: Literal["source", "target"] | None = None
+    """The side that spells words in phones, for words and phones."""
 
     def tokens(self, kind: Pieces, size: int) -> float:
         """About how many tokens the longer side has in all, its ends counted, with so many pieces of this kind."""
@@ -104,6 +129,16 @@ class LabelledFacts:
 
 
 @dataclass(frozen=True)
+class TaggedFacts:
+    """What the sizes of a tagger are chosen from."""
+
+    sentences: int
+    words: int
+    tags: tuple[int, ...]
+    """Different tags of each column."""
+
+
+@dataclass(frozen=True)
 class ImageFacts:
     """What the sizes of a classifier of images are chosen from."""
 
@@ -112,6 +147,34 @@ class ImageFacts:
     size: tuple[int, int]
     """Height and width, in pixels."""
     channels: int
+
+
+@dataclass(frozen=True)
+class SeriesFacts:
+    """What the sizes of a forecaster are chosen from."""
+
+    rows: int
+    """Rows to train on."""
+    dev_rows: int
+    """Rows after these, to choose by."""
+    columns: int
+    period: int | None
+    """Rows after which the series repeat themselves; None if they do not."""
+
+
+@dataclass(frozen=True)
+class FrameFacts:
+    """What the sizes of a model that transcribes are chosen from."""
+
+    samples: int
+    frames: int
+    """Of all samples."""
+    symbols: int
+    """Characters of all transcripts."""
+    features: int
+    """Numbers of each frame."""
+    least_per_symbol: float
+    """Frames per symbol of the sample that has fewest, the blanks between equal symbols counted."""
 
 
 @dataclass(frozen=True)
@@ -260,9 +323,25 @@ class ModelSettings(Config):
         """Sizes of a classifier for this much labelled text; `self` holds the settings that were given."""
         return ModelSizes()
 
+    def sizes_for_tags(self, facts: TaggedFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a tagger for this much tagged text; `self` holds the settings that were given."""
+        return ModelSizes()
+
     def sizes_for_images(self, facts: ImageFacts) -> ModelSizes:  # noqa: ARG002
         """Sizes of a classifier for these images; `self` holds the settings that were given."""
         return ModelSizes()
+
+    def sizes_for_series(self, facts: SeriesFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a forecaster for these series; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_frames(self, facts: FrameFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a model that transcribes such samples; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def frames_left(self, frames: int) -> int:
+        """For how many frames a model that transcribes so many gives symbols: fewer, where some are read as one."""
+        return frames
 
     def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
         """Settings that make a classifier of the model: a head for so many classes, and no other heads."""

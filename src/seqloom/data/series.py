@@ -27,7 +27,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64, Shaped
 from numpy.lib.stride_tricks import sliding_window_view
+from pydantic import Field
 
+from seqloom.core.arrays import ArrayFolder, ArrayFolderWriter, ArrayLayout, damaged, open_folder
+from seqloom.core.config import Config
 from seqloom.core.errors import ConfigError, DataError, Problem, Problems, check_known
 from seqloom.core.files import LineReader
 from seqloom.core.text_files import bare_name
@@ -65,6 +68,16 @@ _TIME = re.compile(
     r"\s?(?P<zone>Z|[+-]\d\d:?\d\d)?)?)?"
 )
 _COMPACT_DATE = re.compile(r"(1[89]|2[01])\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+
+
+class SeriesConfig(Config):
+    """How a table of numbers is read."""
+
+    time_column: int | None = Field(None, ge=0, le=1_000_000)
+    """The column of the times, counted from 1; 0 if the table has none. By default found."""
+    fill: Fill | None = None
+    """How rows and cells that are missing get values: on the line between their neighbours (linear), or as the previous
+    value. By default they are errors."""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -715,3 +728,51 @@ def cut_windows(
     views = sliding_window_view(values[begin : part.stop], length, axis=0)[::stride]  # [windows, columns, length]
     views = views.transpose(0, 2, 1)  # [windows, length, columns]
     return SeriesWindows(views[:, :history], views[:, history:])
+
+
+# --- stored series ----------------------------------------------------------------------------------------------------
+#
+# A folder with raw little-endian arrays and a header, as of other stores:
+#
+#     values      rows one after another, all columns of each
+#     first       rows at the beginning that serve as history only
+
+LAYOUT = ArrayLayout("store of series", "series.json", 1, lambda _: {"values": "<f8", "first": "<i8"})
+
+
+def store_series(values: Float64[np.ndarray, "time columns"], folder: Path, *, first: int = 0) -> None:
+    """Store values in a new folder; the first `first` rows serve as history only."""
+    writer, is_good = ArrayFolderWriter(folder, LAYOUT, symbols=values.shape[1]), False
+    try:
+        writer.append({"values": values.ravel(), "first": np.array([first])})
+        is_good = True
+    finally:
+        writer.end(len(values) - first, is_good=is_good, nothing="no rows are left to store")
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesStore:
+    """What `store_series` has stored."""
+
+    values: Float64[np.ndarray, "time columns"]
+    first: int
+    folder: ArrayFolder
+
+    @staticmethod
+    def open(folder: Path, *, columns: int) -> "SeriesStore":
+        """Map a store into memory, after its hashes were compared with the header."""
+        found = open_folder(folder, LAYOUT, verify=True)
+        values, first = found.arrays["values"], int(found.arrays["first"][0])
+        rows, rest = divmod(len(values), columns)
+        if rest or found.symbols != columns or not 0 <= first < rows:
+            raise damaged(folder, LAYOUT, f"{len(values):,} values do not fit {columns} columns, {first} rows before")
+        return SeriesStore(values.reshape(rows, columns), first, found)
+
+    @property
+    def part(self) -> range:
+        """The rows that futures are in."""
+        return range(self.first, len(self.values))
+
+    def fingerprint(self) -> str:
+        """A hash of all that is stored."""
+        return self.folder.fingerprint()

@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 
 from seqloom.core.events import Event, read_events
 from seqloom.drawing.figures import FIRST, GRID, INK, QUIET, SECOND, as_written, fonts
+from seqloom.metrics.translation import LABELS
 
 
 def plot_learning_curve(events: Path, picture: Path) -> None:
-    """Training loss, dev loss and BLEU (or chrF, or exact match) by step, from the events of a run."""
+    """Training loss, dev loss and BLEU (or another metric) by step, from the events of a run."""
     history = read_events(events)
     steps = _latest(event for event in history if event.kind == "step" and event["loss"] is not None)
     checks = _latest(event for event in history if event.kind == "validation")
@@ -24,7 +25,7 @@ def plot_learning_curve(events: Path, picture: Path) -> None:
     if checks:
         lines += axes.plot([e["step"] for e in checks], [e["loss"] for e in checks], color=FIRST, marker="o", ms=3)
         labels.append("dev loss")
-    metrics = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match"}
+    metrics = {name.replace("-", "_"): label for name, label in LABELS.items()}
     known = [name for name in metrics if any(event.values.get(name) is not None for event in checks)]
     for name in known[:1]:
         scored = [event for event in checks if event.values.get(name) is not None]

@@ -8,6 +8,8 @@ from seqloom.nn.blocks import RMSNorm
 def require_plain_frame(model: Transformer, program: str) -> None:
     """Refuse a model that reads languages or an instruction around its texts, which an exported one would not, or that
     has the layers of T5 or a window of attention."""
+    if model.pointer is not None:
+        raise ModelError(f"a model with model.copy cannot be exported to {program}; translate with Seqloom itself")
     if model.encoder.layers[0].self.window is not None:
         raise ModelError(
             f"a model with model.attention_window cannot be exported to {program}; translate with Seqloom itself"

@@ -1,4 +1,4 @@
-"""Word and character error rate of transcripts: how many edits turn the output into the reference.
+"""Word, character and phone error rate of transcripts: how many edits turn the output into the reference.
 
     error rate = 100 · (S + D + I) / N            over all lines together; lower is better, and it may exceed 100
 
@@ -18,7 +18,7 @@ from seqloom.core.jit import compiled
 from seqloom.metrics.scoring import Statistics
 
 Array = np.ndarray
-Unit = Literal["word", "character"]
+Unit = Literal["word", "character", "phone"]
 
 DELETION, INSERTION, DIAGONAL = 0, 1, 2
 
@@ -48,9 +48,10 @@ class EditCounts:
 class ErrorRate:
     """WER, of words between spaces, or CER, of characters with the spaces between words among them.
 
-    Words may be any symbols that are separated by spaces: of phones, this is the phone error rate. Spaces at the ends
-    of a line do not count. Without any reference words, every inserted one counts as 100, as in jiwer. Parts:
-    substitutions, deletions, insertions, length of the reference.
+    PER, of phones, is the same as WER under another name: phones are separated by spaces. (Where pronunciations are
+    judged, WER is the share of words with a wrong phone, 100 − exact match.) Spaces at the ends of a line do not count.
+    Without any reference words, every inserted one counts as 100, as in jiwer. Parts: substitutions, deletions,
+    insertions, length of the reference.
     """
 
     unit: Unit = "word"
@@ -59,7 +60,7 @@ class ErrorRate:
     def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
         found = (self.counts(one, other) for one, other in zip(hypotheses, references, strict=True))
         parts = np.array([(each.substitutions, each.deletions, each.insertions, each.length) for each in found], float)
-        name = "WER" if self.unit == "word" else "CER"
+        name = {"word": "WER", "character": "CER", "phone": "PER"}[self.unit]
         signature = f"nrefs:1|case:{'lc' if self.lowercase else 'mixed'}|unit:{self.unit}"
         return Statistics(name, float(self.values(parts.sum(axis=0)[None])[0]), signature, parts)
 
@@ -72,7 +73,7 @@ class ErrorRate:
 
     def _units(self, line: str) -> Sequence[str]:
         line = line.lower() if self.lowercase else line
-        return line.split() if self.unit == "word" else line.strip()
+        return line.strip() if self.unit == "character" else line.split()
 
 
 def count_edits(hypothesis: Sequence[str], reference: Sequence[str]) -> EditCounts:

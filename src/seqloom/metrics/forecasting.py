@@ -17,6 +17,11 @@ Bands by split conformal prediction (Vovk et al., 2005; Lei et al., 2018), for e
 If residuals of calibration and test are exchangeable, P(y in the band) = k / (n + 1) ≥ 1 − α for any forecaster and any
 continuous distribution. The k of n is the quantile ⌈(n + 1)(1 − α)⌉ / n, a little above 1 − α: the plain one covers too
 little. Windows of a series overlap and drift, so measure the coverage on test rows.
+
+Residuals may be divided by the spread of the history before (normalised conformal prediction; Papadopoulos et al.,
+2002), and the radius multiplied by it again: bands are then wider where the series vary more.
+
+    s = deviation of x_1 … x_L + MIN_SPREAD          in deviations of the training part
 """
 
 import math
@@ -77,6 +82,15 @@ def measure_forecasts(
 
 
 # --- bands ------------------------------------------------------------------------------------------------------------
+
+
+MIN_SPREAD = 0.05
+"""Added to the deviation of each history, so that the bands of a constant one have a width."""
+
+
+def history_spread(history: Float64[np.ndarray, "windows history columns"]) -> Float64[np.ndarray, "windows 1 columns"]:
+    """How much each column varies in each history, in deviations of the training part."""
+    return np.asarray(history.std(axis=1, keepdims=True) + MIN_SPREAD)
 
 
 class Band(NamedTuple):

@@ -174,7 +174,7 @@ def approximate_randomisation(
         raise UsageError(f"{trials} trials give no probability; give 1 or more, best 10000")
     first, second = _both(metric, references, baseline=baseline, system=system)
     generator = np.random.default_rng(seed)
-    count = len(references)
+    count = len(first.lines)
     total = first.lines.sum(axis=0) + second.lines.sum(axis=0)
     gap = first.lines - second.lines
     # Bounds the memory. A multiple of 32: the generator draws that many coins at a time and drops what is left over.

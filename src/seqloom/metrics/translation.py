@@ -1,8 +1,11 @@
-"""BLEU, chrF and TER of a translation, computed by sacrebleu, and exact match; never shown without their signature."""
+"""BLEU, chrF and TER of a translation, computed by sacrebleu, and exact match; never shown without their signature.
 
-from collections.abc import Sequence
+Which metrics suit a test set follows from its lines (`names_for`): translations, words, phones, parses, summaries.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +13,12 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from seqloom.metrics.scoring import Metric, Statistics
+from seqloom.metrics.answers import BestAnswer, Questions
+from seqloom.metrics.brackets import BracketF1, are_parses
+from seqloom.metrics.diversity import distinct
+from seqloom.metrics.error_rate import ErrorRate
+from seqloom.metrics.rouge import Rouge, words_for
+from seqloom.metrics.scoring import Bootstrap, CorpusScore, Metric, Statistics, score
 from seqloom.text.marks import count_words, is_one_word
 
 Tokenize = Literal["13a", "intl", "zh", "char", "none"]
@@ -131,32 +139,139 @@ def tokenize_for(language: str | None) -> Tokenize:
     return "char" if code in UNSPACED else "13a"
 
 
-def metrics_for(language: str | None, *, lowercase: bool = False, references: Sequence[str] = ()) -> tuple[Metric, ...]:
-    """BLEU, chrF and TER as they suit a target language; before them exact match, if the `references` are short."""
+CorpusMetric = Literal[
+    "bleu", "chrf", "ter", "exact-match", "wer", "cer", "per", "rouge-1", "rouge-2", "rouge-l", "bracket-f1"
+]
+"""Metrics that compare each line with its reference."""
+
+MetricName = Literal[CorpusMetric, "distinct-1", "distinct-2"]
+"""Names of metrics, as settings and options write them."""
+
+ERRORS = frozenset({"ter", "wer", "cer", "per"})
+"""Metrics of which a lower value is better."""
+
+LABELS: Mapping[CorpusMetric, str] = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "ter": "TER",
+    "exact-match": "exact match",
+    "wer": "WER",
+    "cer": "CER",
+    "per": "PER",
+    "rouge-1": "ROUGE-1",
+    "rouge-2": "ROUGE-2",
+    "rouge-l": "ROUGE-L",
+    "bracket-f1": "bracket F1",
+}
+"""How messages write them."""
+
+
+def metric_named(
+    name: CorpusMetric,
+    *,
+    language: str | None = None,
+    lowercase: bool = False,
+    references: Sequence[str] = (),
+    sources: Sequence[str] = (),
+) -> Metric:
+    """A metric for a target language. Of `sources` with several references, the best counts (`BestAnswer`).
+
+    BLEU, chrF and TER compare each line with its own reference all the same, as sacrebleu does with one reference file.
+    """
     tokenize = tokenize_for(language)
-    return (
-        *([ExactMatch(lowercase)] if length_of(references) != "sentence" else []),
-        Bleu(tokenize=tokenize, lowercase=lowercase),
-        Chrf(lowercase=lowercase),
-        Ter(unspaced=tokenize != "13a"),
-    )
+    metric: Metric
+    match name:
+        case "bleu":
+            return Bleu(tokenize=tokenize, lowercase=lowercase)
+        case "chrf":
+            return Chrf(lowercase=lowercase)
+        case "ter":
+            return Ter(unspaced=tokenize != "13a")
+        case "exact-match":
+            metric = ExactMatch(lowercase)
+        case "wer":
+            metric = ErrorRate("word", lowercase)
+        case "cer":
+            metric = ErrorRate("character", lowercase)
+        case "per":
+            metric = ErrorRate("phone", lowercase)
+        case "rouge-1":
+            metric = Rouge("1", words_for(references))
+        case "rouge-2":
+            metric = Rouge("2", words_for(references))
+        case "rouge-l":
+            metric = Rouge("L", words_for(references))
+        case "bracket-f1":
+            metric = BracketF1()
+        case _:
+            assert_never(name)
+    questions = Questions.of(sources, references) if sources else None
+    return metric if questions is None else BestAnswer(metric, questions, is_error=name in ERRORS)
 
 
-def dev_metrics_for(
-    language: str | None, *, lowercase: bool = False, references: Sequence[str]
-) -> tuple[Bleu | Chrf | ExactMatch, Bleu | Chrf | ExactMatch]:
+def names_for(references: Sequence[str], sources: Sequence[str] = ()) -> tuple[CorpusMetric, ...]:
+    """The metrics that suit references, the most informative ones first."""
+    match shape_of(references, sources):
+        case "parse":
+            return "bracket-f1", "exact-match"
+        case "summary":
+            return "rouge-1", "rouge-2", "rouge-l"
+        case "phones":
+            return "exact-match", "per", "chrf"
+        case "word" | "phrase":
+            return "exact-match", "bleu", "chrf", "ter"
+        case "sentence":
+            return "bleu", "chrf", "ter"
+
+
+def metrics_for(
+    language: str | None, *, lowercase: bool = False, references: Sequence[str] = (), sources: Sequence[str] = ()
+) -> tuple[Metric, ...]:
+    """BLEU, chrF and TER as they suit a target language; others where `names_for` the references has them."""
+    given: dict[str, Any] = {"lowercase": lowercase, "references": references, "sources": sources}
+    return tuple(metric_named(name, language=language, **given) for name in names_for(references, sources))
+
+
+def dev_names_for(references: Sequence[str], sources: Sequence[str] = ()) -> tuple[CorpusMetric, CorpusMetric]:
     """The two metrics that a run reports of its dev text, the more informative one first.
 
     BLEU looks for four words in a row, so it means nothing where most references have fewer.
     """
-    exact, chrf = ExactMatch(lowercase), Chrf(lowercase=lowercase)
-    match length_of(references):
+    match shape_of(references, sources):
+        case "parse":
+            return "bracket-f1", "exact-match"
+        case "summary":
+            return "rouge-1", "rouge-l"
+        case "phones":
+            return "exact-match", "per"
         case "word":
-            return exact, chrf
+            return "exact-match", "chrf"
         case "phrase":
-            return chrf, exact
+            return "chrf", "exact-match"
         case "sentence":
-            return Bleu(tokenize=tokenize_for(language), lowercase=lowercase), chrf
+            return "bleu", "chrf"
+
+
+def score_named(
+    names: Sequence[MetricName],
+    hypotheses: Sequence[str],
+    *,
+    references: Sequence[str],
+    sources: Sequence[str] = (),
+    language: str | None,
+    lowercase: bool = False,
+    bootstrap: Bootstrap | None = None,
+) -> tuple[CorpusScore, ...]:
+    """The values of these metrics, with intervals if those are requested; of distinct-n, that of the references too."""
+    found: list[CorpusScore] = []
+    for name in names:
+        if name == "distinct-1" or name == "distinct-2":
+            order = int(name[-1])
+            found += [distinct(hypotheses, order), distinct(references, order, name=" of the references")]
+        else:
+            metric = metric_named(name, language=language, lowercase=lowercase, references=references, sources=sources)
+            found.append(score(metric, hypotheses, references=references, bootstrap=bootstrap))
+    return tuple(found)
 
 
 def line_scores(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:
@@ -179,8 +294,29 @@ def closest(candidates: Sequence[str], reference: str, *, language: str | None) 
 
 Length = Literal["word", "phrase", "sentence"]
 
+Shape = Literal[Length, "phones", "parse", "summary"]
+"""What references are."""
+
 BLEU_ORDER = 4
 """Words in a row that BLEU compares."""
+
+MIN_SUMMARY_RATIO = 4
+"""Words of a source for each of its reference, at the median, above which references are summaries."""
+
+
+def shape_of(references: Sequence[str], sources: Sequence[str] = ()) -> Shape:
+    """The length of references, or a shape that has metrics of its own."""
+    if are_parses(references):
+        return "parse"
+    length = length_of(references)
+    if length == "word":
+        # Of words that are spelled in phones, hardly any has one phone only.
+        return "phones" if sum(" " in line.strip() for line in references) > len(references) / 2 else "word"
+    if sources and length == "sentence":
+        pairs = zip(sources, references, strict=True)
+        ratios = [count_words(source) / max(1, count_words(target)) for source, target in pairs]
+        return "summary" if np.median(ratios) > MIN_SUMMARY_RATIO else length
+    return length
 
 
 def length_of(references: Sequence[str]) -> Length:

@@ -7,9 +7,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqloom.core.stepping import Source, Stepper
+from seqloom.models.tagger import TaggerInput, TagOutput
+from seqloom.nn.embeddings import Embedding
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.nn.outputs import AdaptiveOutput, Output
-from seqloom.nn.packing import Pooling
+from seqloom.nn.packing import Packing, Pooling
 from seqloom.nn.recurrent import StackState
 
 
@@ -88,6 +90,42 @@ class ImageClassificationModel(Protocol):
 
     def class_scores(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
         """A score for each class, before the softmax; the values of images are scaled."""
+        ...
+
+
+class TaggingModel(Protocol):
+    """What a model must offer to be trained and used as a tagger."""
+
+    words: Embedding
+    outputs: Sequence[TagOutput]
+    """One for each column."""
+
+    def __call__(self, given: TaggerInput) -> tuple[Float[Tensor, "tokens width"], Packing]:
+        """The states of all words, sentence after sentence, and their places in the batch."""
+        ...
+
+
+class ForecastingModel(Protocol):
+    """What a model must offer to be trained and used as a forecaster; values are in deviations from the mean."""
+
+    def __call__(self, history: Float[Tensor, "rows history columns"]) -> Float[Tensor, "rows outputs columns"]:
+        """The values that follow each history, as many as one pass gives."""
+        ...
+
+    def forecast(
+        self, history: Float[Tensor, "rows history columns"], *, horizon: int
+    ) -> Float[Tensor, "rows horizon columns"]:
+        """The same for any number of steps."""
+        ...
+
+
+class TranscriptionModel(Protocol):
+    """What a model must offer to be trained and used to transcribe frames."""
+
+    def frame_scores(
+        self, frames: Float[Tensor, "batch time features"], lengths: Int[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch shorter symbols"], Int[Tensor, " batch"]]:
+        """A score for each symbol, and for the blank at PAD, before the softmax; and how many frames are left."""
         ...
 
 

@@ -21,10 +21,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.core.declaration import DataFacts, ModelSizes, Reason, SentenceReading, StepperOption
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, UsageError
 from seqloom.core.stepping import Source, State, Step
 from seqloom.core.symbols import BEGIN, END
 from seqloom.models.cell_options import CellOptions
+from seqloom.models.copying import CopyOptions
 from seqloom.nn.attention import AdditiveScore, Attention, AttentionScore, BilinearScore, DotScore
 from seqloom.nn.decoder import Decoder, DecoderState, Query
 from seqloom.nn.dropout import evaluating, reseed
@@ -34,6 +35,7 @@ from seqloom.nn.framing import with_end
 from seqloom.nn.init import seeded, xavier_uniform
 from seqloom.nn.outputs import Output
 from seqloom.nn.packing import Pooling, pack, packing_of, pool
+from seqloom.nn.pointer import Pointer, PointerOutput
 from seqloom.nn.probe import listen
 from seqloom.nn.recurrent import (
     Bidirectional,
@@ -70,7 +72,7 @@ SCORES: Mapping[str, Callable[[int, int], AttentionScore]] = {
 """By `model.attention`: from the widths of query and memory."""
 
 
-class Seq2SeqConfig(CellOptions):
+class Seq2SeqConfig(CopyOptions, CellOptions):
     """A recurrent encoder-decoder, with attention or without."""
 
     student_settings: ClassVar[Mapping[str, Any]] = {"decoder_layers": 1}
@@ -117,7 +119,7 @@ class Seq2SeqConfig(CellOptions):
 
     @property
     def needs_shared_vocabulary(self) -> bool:
-        return self.tying in SHARED_TYINGS
+        return self.copy or self.tying in SHARED_TYINGS
 
     @property
     def has_attention(self) -> bool:
@@ -145,6 +147,7 @@ class Seq2SeqConfig(CellOptions):
     def build(self, symbols: Symbols, *, seed: int, make_cell: MakeCell | None = None) -> "Seq2Seq":
         """A model with fresh weights drawn from `seed`; `make_cell` replaces the cell of the settings."""
         self.check()
+        self.check_copied(symbols)
         make_cell = make_cell or self.make_cell()
         memory_width, input_width, directions = self._memory_width, self._decoder_input_width, self._directions
         rate, kind = self.dropout_rate, self.dropout_kind
@@ -183,8 +186,9 @@ class Seq2SeqConfig(CellOptions):
                 dropout_kind=kind,
             )
             bridge = Bridge(memory_width, self.width, layers=self.decoder_layers) if self.context == "state" else None
-            output = Output(tables.output, has_bias=True)
-            model = Seq2Seq(encoder, bridge, decoder=decoder, output=output, summary=self.summary)
+            output = (PointerOutput if self.copy else Output)(tables.output, has_bias=True)
+            pointer = Pointer(self.embedding_width, memory_width) if self.copy else None
+            model = Seq2Seq(encoder, bridge, decoder=decoder, output=output, summary=self.summary, pointer=pointer)
         reseed(model, seed)
         return model
 
@@ -279,7 +283,14 @@ class Seq2Seq(nn.Module):
     stepper_options: ClassVar[frozenset[StepperOption]] = frozenset({"shortlist"})
 
     def __init__(
-        self, encoder: RecurrentEncoder, bridge: Bridge | None, *, decoder: Decoder, output: Output, summary: Summary
+        self,
+        encoder: RecurrentEncoder,
+        bridge: Bridge | None,
+        *,
+        decoder: Decoder,
+        output: Output,
+        summary: Summary,
+        pointer: Pointer | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -287,13 +298,20 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.output = output
         self.summary: Summary = summary
+        self.pointer = pointer
 
     def forward(
         self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "tokens width"]:
-        """Features of the real target positions, sentence after sentence, from the symbols before each."""
-        features: Tensor = self.decoder(previous, lengths, start=self.start(source))
-        return features
+        """Features of the real target positions, sentence after sentence, from the symbols before each.
+
+        With a pointer, what the output reads of them (`nn.pointer`).
+        """
+        start = self.start(source)
+        features: Tensor = self.decoder(previous, lengths, start=start)
+        if self.pointer is None or start.pointer is None:
+            return features
+        return self.pointer.packed(features, packing_of(lengths, previous.shape[1]), start.pointer)
 
     def start(self, source: Source) -> DecoderState:
         """The decoder before its first symbol, one row per sentence."""
@@ -301,7 +319,10 @@ class Seq2Seq(nn.Module):
         directions = self.encoder.directions
         context = summarise(values, lengths, summary=self.summary, directions=directions)  # [batch, width]
         hints = None if self.bridge is None else self.bridge(context)  # [batch, layers, width]
-        return self.decoder.start(values, lengths, context=context, hints=hints)
+        state = self.decoder.start(values, lengths, context=context, hints=hints)
+        if self.pointer is None:
+            return state
+        return replace(state, pointer=self.pointer.remember(values, source.ids, lengths))
 
     def sentence_vectors(
         self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], *, pooling: Pooling | None = None
@@ -347,6 +368,8 @@ class Seq2SeqStepper:
     end = END
 
     def __init__(self, model: Seq2Seq, *, gives_attention: bool, shortlist: Shortlister | None) -> None:
+        if model.pointer is not None and shortlist is not None:
+            raise UsageError("search.shortlist cannot be combined with model.copy, which offers all symbols")
         self.model = model
         self.gives_attention = gives_attention
         self.shortlist = shortlist
@@ -363,7 +386,10 @@ class Seq2SeqStepper:
         with evaluating(self.model):
             decoded = self.model.decoder.step(self.model.decoder.embed(last), state)
             offered, owners = state.offered, state.owners
-            if offered is None:
+            if self.model.pointer is not None and state.pointer is not None:
+                read = owners.rows_of(self.model.pointer(owners.gather(decoded.features), state.pointer))
+                log_probs = self.model.output.log_probs(read)  # [rows, symbols]
+            elif offered is None:
                 log_probs = self.model.output.log_probs(decoded.features)  # [rows, symbols]
             else:
                 # [rows, offered]

@@ -24,16 +24,16 @@ from torch import Tensor, nn
 
 from seqloom.core.declaration import (
     DataFacts,
-    ModelSettings,
     ModelSizes,
     Reason,
     SentenceReading,
     StepperOption,
     TaskKind,
 )
-from seqloom.core.errors import ConfigError
+from seqloom.core.errors import ConfigError, UsageError
 from seqloom.core.stepping import NEVER_STOPPED, BeamSteps, Source, State, Step
 from seqloom.core.symbols import BEGIN, END
+from seqloom.models.copying import CopyOptions
 from seqloom.models.frames import FrameConfig
 from seqloom.nn.blocks import (
     AbsolutePositions,
@@ -69,6 +69,7 @@ from seqloom.nn.init import seeded
 from seqloom.nn.multihead import CrossAttention, HeadPolicy, SelfAttention, ShawKeys, check_heads, nearby
 from seqloom.nn.outputs import Output, check_symbols, log_softmax_
 from seqloom.nn.packing import Packing, Pooling, additive, future, length_mask, pack, packing_of, pool, side_by_side
+from seqloom.nn.pointer import Pointer, PointerMemory, PointerOutput
 from seqloom.nn.probe import listen
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -94,7 +95,7 @@ SIZES = (
 pairs) to newspapers (millions)."""
 
 
-class TransformerConfig(ModelSettings):
+class TransformerConfig(CopyOptions):
     """An encoder-decoder Transformer."""
 
     other_task_kinds: ClassVar[tuple[TaskKind, ...]] = ("unsupervised", "denoising")
@@ -168,11 +169,13 @@ class TransformerConfig(ModelSettings):
                 f"model.attention_window={self.attention_window} cannot be combined with model.positions=bias, which "
                 "has a number for each pair of positions; for relative positions use model.positions=shaw"
             )
+        if self.copy and self.absent:
+            raise ValueError("model.copy=true cannot be combined with model.absent, whose symbols are never written")
         return self
 
     @property
     def needs_shared_vocabulary(self) -> bool:
-        return self.tying in SHARED_TYINGS
+        return self.copy or self.tying in SHARED_TYINGS
 
     @property
     def has_attention(self) -> bool:
@@ -201,6 +204,7 @@ class TransformerConfig(ModelSettings):
 
     def build(self, symbols: Symbols, *, seed: int) -> "Transformer":
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""
+        self.check_copied(symbols)
         with seeded(seed):
             tables = tied_tables(symbols, self.width, self.tying)
             encoder_layers = [
@@ -218,8 +222,10 @@ class TransformerConfig(ModelSettings):
             ]
             encoder = self._stack(tables.source, encoder_layers, is_causal=False)
             decoder = self._stack(tables.target, decoder_layers, is_causal=True)
-            output = Output(tables.output, has_bias=self.output_bias, absent=self.absent)
-            model = Transformer(encoder, decoder, output, framing=self._framing(symbols))
+            kind = PointerOutput if self.copy else Output
+            output = kind(tables.output, has_bias=self.output_bias, absent=self.absent)
+            pointer = Pointer(self.width, self.width) if self.copy else None
+            model = Transformer(encoder, decoder, output, framing=self._framing(symbols), pointer=pointer)
         reseed(model, seed)
         return model
 
@@ -396,18 +402,24 @@ class Transformer(nn.Module):
         output: Output,
         *,
         framing: Framing = Framing(),  # noqa: B008 - a value
+        pointer: Pointer | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
         self.output = output
         self.framing = framing
+        self.pointer = pointer
 
     def forward(
         self, source: Source, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "tokens width"]:
-        """Features of the real target positions, sentence after sentence, from the symbols before each."""
+        """Features of the real target positions, sentence after sentence, from the symbols before each.
+
+        With a pointer, what the output reads of them (`nn.pointer`).
+        """
         memory, memory_packing, memory_mask = self.encode(source)  # [source tokens, width]
+        own = packing_of(lengths, previous.shape[1])
         previous, lengths = self.framing.target(previous, lengths)
         packing = packing_of(lengths, previous.shape[1])
         # [target tokens, width]
@@ -419,7 +431,17 @@ class Transformer(nn.Module):
         for layer in self.decoder.layers:
             x = layer(x, packing, bias=bias, memory=memory, memory_packing=memory_packing, memory_mask=memory_mask)
         features: Tensor = self.framing.own_features(self.decoder.norm(x), packing)
-        return features
+        if self.pointer is None:
+            return features
+        return self.pointer.packed(features, own, self.copied(source, memory, memory_packing))
+
+    def copied(self, source: Source, memory: Float[Tensor, "tokens width"], packing: Packing) -> PointerMemory:
+        """What can be copied from a source, the symbols around it among them, given what `encode` gives."""
+        assert self.pointer is not None
+        source = self.framing.source(source)
+        places = memory.new_zeros(packing.batch * packing.longest, memory.shape[1])
+        values = places.index_copy(0, packing.flat, memory).view(packing.batch, packing.longest, -1)
+        return self.pointer.remember(values, source.ids, source.lengths)
 
     def encode(self, source: Source) -> tuple[Tensor, Packing, Tensor]:
         """The memory (packed), the places of its tokens, and the mask that hides its padding, for the framed source."""
@@ -518,6 +540,8 @@ class TransformerState:
     buffers: StepBuffers = field(default_factory=StepBuffers)
     relative: StepBias | None = None
     """What gives self-attention its bias in this step."""
+    pointer: PointerMemory | None = None
+    """What can be copied."""
 
     @cached_property
     def mask(self) -> Float[Tensor, "#sentences #heads #queries keys"] | None:
@@ -540,6 +564,7 @@ class TransformerState:
 
     def select(self, rows: Int[Tensor, " picked"]) -> "TransformerState":
         lineage, memory, cache, offered = self.lineage, self.memory, self.cache, self.offered
+        pointer = self.pointer
         if len(rows) == len(lineage.owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             return self
         owners, ancestors = lineage.owners[rows], lineage.ancestors[rows]  # [picked], [picked, positions]
@@ -548,8 +573,10 @@ class TransformerState:
             owners, sentences = torch.searchsorted(live, owners), len(live)
             memory, cache = memory.of_sentences(live), cache.of_sentences(live, positions=self.position)
             offered = None if offered is None else offered.of_sentences(live)
+            pointer = None if pointer is None else pointer.of_sentences(live)
         queries = side_by_side(owners, sentences)
-        return TransformerState(memory, cache, Lineage(owners, queries, ancestors), offered, self.buffers)
+        lineage = Lineage(owners, queries, ancestors)
+        return TransformerState(memory, cache, lineage, offered, self.buffers, pointer=pointer)
 
     def begin_step(self, relative: StepBias | None) -> "TransformerState":
         """The state for its next position: room in the cache, and each row in its slot."""
@@ -557,7 +584,7 @@ class TransformerState:
         ancestors = torch.cat([lineage.ancestors, lineage.queries.positions[:, None]], 1)  # [rows, positions + 1]
         cache = self.cache.at(position, slots=lineage.queries.longest)
         now = Lineage(lineage.owners, lineage.queries, ancestors)
-        return TransformerState(self.memory, cache, now, self.offered, self.buffers, relative)
+        return TransformerState(self.memory, cache, now, self.offered, self.buffers, relative, self.pointer)
 
     def attend_to_self(
         self, attention: SelfAttention, x: Float[Tensor, "rows width"], layer: int
@@ -592,6 +619,8 @@ class TransformerStepper:
 
     def __init__(self, model: Transformer, *, heads: str | None, shortlist: Shortlister | None) -> None:
         """`heads` selects the attention that is returned; None returns none."""
+        if model.pointer is not None and shortlist is not None:
+            raise UsageError("search.shortlist cannot be combined with model.copy, which offers all symbols")
         layers = model.decoder.layers
         self.model = model
         self.policy = None if heads is None else HeadPolicy.of(heads, layers=len(layers), heads=layers[0].cross.heads)
@@ -600,7 +629,8 @@ class TransformerStepper:
         self.compiled: CompiledStep | None = None
         self._tables: InputTables | None = None
         if heads is None:
-            self.compiled = CompiledStep.of([*layers], model.decoder.norm, model.output)
+            if model.pointer is None:
+                self.compiled = CompiledStep.of([*layers], model.decoder.norm, model.output)
             packed = None if self.compiled is None else self.compiled.products
             self.plan = DecoderPlan.of([*layers], model.decoder.norm, packed)
 
@@ -622,6 +652,7 @@ class TransformerStepper:
             cache=BeamCache.empty(len(decoder.layers), sentences, heads=heads, size=size, like=memory),
             lineage=Lineage(rows, side_by_side(rows, sentences), rows.new_empty(sentences, 0)),
             offered=None if self.shortlist is None else Offered.of(self.model.output, self.shortlist(source)),
+            pointer=None if self.model.pointer is None else self.model.copied(source, memory, packing),
         )
         for symbol in self.model.framing.begin[:-1]:
             state = state.begin_step(self.model.step_bias)
@@ -641,7 +672,10 @@ class TransformerStepper:
             log_probs = step.log_probs(inputs, last, state.cache, state.lineage, state.memory, offered)
             return Step(log_probs, state, symbols=symbols)
         features, attention = self._features(last, state)
-        if offered is None:
+        if self.model.pointer is not None and state.pointer is not None:
+            read = self.model.pointer.packed(features, state.lineage.queries, state.pointer)
+            log_probs = self.model.output.log_probs(read)
+        elif offered is None:
             log_probs = self._log_probs(features)
         else:
             log_probs = offered.log_probs(features, owners=owners, slots=state.lineage.queries.positions)

@@ -22,6 +22,7 @@ from seqloom.nn.embeddings import Embedding
 from seqloom.nn.fast.shortlist import Offered
 from seqloom.nn.init import xavier_uniform
 from seqloom.nn.packing import Packing, pack, packing_of
+from seqloom.nn.pointer import PointerMemory
 from seqloom.nn.recurrent import Bidirectional, DropoutKind, Masks, SequenceDropout, Stack, StackState, require_causal
 
 Query = Literal["current", "previous"]
@@ -45,12 +46,15 @@ class DecoderState:
     """Variational dropout of each row: for the embeddings, between the layers, for the features. Empty without."""
     offered: Offered | None = None
     """The symbols offered to each sentence, where only some are."""
+    pointer: PointerMemory | None = None
+    """What can be copied from each sentence, for a model that copies."""
 
     def select(self, rows: Int[Tensor, " picked"]) -> "DecoderState":
         count = len(self.owners.sentence)
         if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
             return self
         memory, context, offered, sentences = self.memory, self.context, self.offered, self.owners.sentences
+        pointer = self.pointer
         sentence = self.owners.sentence[rows]  # [picked]
         is_kept = torch.zeros(sentences, dtype=torch.bool, device=sentence.device)
         is_kept[sentence] = True
@@ -59,6 +63,7 @@ class DecoderState:
             memory = None if memory is None else memory.select(kept)
             context = None if context is None else context[kept]
             offered = None if offered is None else offered.of_sentences(kept)
+            pointer = None if pointer is None else pointer.of_sentences(kept)
             sentence, sentences = (is_kept.cumsum(0) - 1)[sentence], len(kept)
         return DecoderState(
             owners=owners_of(sentence, sentences),
@@ -68,6 +73,7 @@ class DecoderState:
             carried=None if self.carried is None else self.carried[rows],
             masks=tuple(mask[rows] for mask in self.masks),
             offered=offered,
+            pointer=pointer,
         )
 
 

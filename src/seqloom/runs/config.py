@@ -19,13 +19,19 @@ from seqloom.core.config import Config
 from seqloom.core.declaration import DataKindName, ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
 from seqloom.core.text_files import OnBad
+from seqloom.data.frames import FramesConfig
 from seqloom.data.images import ImageConfig
+from seqloom.data.series import SeriesConfig
+from seqloom.metrics.translation import MetricName
 from seqloom.models.bert import BertConfig
+from seqloom.models.ctc import CtcConfig
 from seqloom.models.elmo import ElmoConfig
+from seqloom.models.forecaster import ForecasterConfig
 from seqloom.models.gpt import GptConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.t5 import T5Config
+from seqloom.models.tagger import TaggerConfig
 from seqloom.models.transformer import TransformerConfig
 from seqloom.models.vae import VaeConfig
 from seqloom.models.vision import SwinConfig, VitConfig
@@ -42,16 +48,19 @@ from seqloom.tasks.settings import (
     ContrastiveConfig,
     DenoisingConfig,
     FittingConfig,
+    ForecastingConfig,
     FullConfig,
     LanguageModellingConfig,
     MaskedLanguageModellingConfig,
     NceConfig,
+    TaggingConfig,
+    TranscriptionConfig,
     TranslationConfig,
     UnsupervisedConfig,
     VariationalConfig,
 )
 from seqloom.text.subword_sampling import SAMPLED_KINDS
-from seqloom.text.tokenizer import EncodedText, TextConfig, Tokenizers
+from seqloom.text.tokenizer import SIDES, EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
 
 
@@ -128,8 +137,11 @@ ModelConfig = Annotated[
     | ElmoConfig
     | VaeConfig
     | BertConfig
+    | TaggerConfig
     | VitConfig
     | SwinConfig
+    | ForecasterConfig
+    | CtcConfig
     | NGramConfig
     | MarkovConfig
     | HmmConfig
@@ -152,7 +164,10 @@ AnyTask = (
     | MaskedLanguageModellingConfig
     | DenoisingConfig
     | ClassificationConfig
+    | TaggingConfig
     | ContrastiveConfig
+    | ForecastingConfig
+    | TranscriptionConfig
     | FittingConfig
 )
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
@@ -234,13 +249,16 @@ class DataConfig(Config):
     """Training files. Sentence pairs: source and target (several pairs one after another), or files that hold both:
     TSV, JSONL, TMX, PO, XLIFF. Language models and word vectors: texts, or such files, of which the side in the
     language of `data.target` is read. Classification: labelled texts, as TSV, JSONL, `__label__X text` or `X text`.
+    Tagging: CoNLL-U, or a word and its tags in each line, with blank lines between sentences.
     Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder. Images: a folder with one subfolder per
-    class, or an .npz file with the arrays images and labels."""
+    class, or an .npz file with the arrays images and labels. Series of numbers: one table, CSV or TSV. Transcription:
+    tables that name .wav, .png or strokes files with their transcripts, as TSV or JSONL."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
-    """Pairs, labelled texts or images drawn from the training files, or lines at the end of a text, that are held out
-    for validation if there are no dev files; at most a tenth of them."""
+    """Pairs, labelled texts, images or transcribed samples drawn from the training files, or lines at the end of a
+    text, that are held out for validation if there are no dev files; at most a tenth of them. Of series of numbers,
+    rows at the end; by default a fifth of them."""
     source: str | None = None
     """Source language, as a code such as de; by default the ending of the file name."""
     target: str | None = None
@@ -255,6 +273,10 @@ class DataConfig(Config):
     values."""
     images: ImageConfig = ImageConfig()
     """Of models that read images: how these are read and, in training, varied."""
+    series: SeriesConfig = SeriesConfig()
+    """Of forecasters: how their table of numbers is read."""
+    frames: FramesConfig = FramesConfig()
+    """Of models that transcribe: how recordings, strokes or images become frames and, in training, are varied."""
     unit: Literal["line", "paragraph"] = "line"
     """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. For
     pairs, it is always the line."""
@@ -302,7 +324,10 @@ class EvaluationConfig(Config):
     resamples: int = Field(1000, ge=40, le=100_000)
     """Bootstrap resamples behind each interval."""
     lowercase: bool = False
-    """Whether BLEU and chrF ignore case."""
+    """Whether BLEU, chrF, exact match and error rates ignore case."""
+    metrics: tuple[MetricName, ...] = ()
+    """The metrics of translations. None are chosen by what the references are: sentences (BLEU, chrF), words (exact
+    match), phones (exact match, PER), summaries (ROUGE) or parses (bracket F1)."""
 
 
 class RunConfig(Config):
@@ -347,6 +372,14 @@ class RunConfig(Config):
         kind = model.get("kind") if isinstance(model, Mapping) else None
         # An unknown kind is reported when the model's section is read.
         declared = MODELS.get(kind, ModelSettings) if isinstance(kind, str) else ModelSettings
+        text = values.get("text")
+        has_sides = isinstance(text, Mapping) and bool(text.get("source") or text.get("target"))
+        if has_sides and isinstance(model, Mapping | None) and declared.task_kind == "translation":
+            # Sides that are cut their own way have vocabularies of their own.
+            tied = declared if kind is not None else TransformerConfig
+            if "tying" in tied.model_fields:
+                model = {"tying": "output", **(model or {})}
+                values = {**values, "model": model}
         is_own_task = task.get("kind", declared.task_kind) == declared.task_kind
         if declared.reads_windows and is_own_task and isinstance(model, Mapping):
             longest = model.get("longest", declared.model_fields["longest"].default)
@@ -422,6 +455,20 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _tags_fit(self) -> "RunConfig":
+        if not isinstance(self.task, TaggingConfig) or not self.task.tags:
+            return self  # tags are found in the data
+        if missing := [column for column in self.task.columns if not self.task.tags.get(column)]:
+            raise ValueError(f"task.tags has no tags of column {missing[0]}, which task.columns names")
+        sizes, outputs = [len(self.task.tags[each]) for each in self.task.columns], getattr(self.model, "outputs", ())
+        if outputs and list(outputs) != sizes:
+            raise ValueError(
+                f"model.outputs={list(outputs)}, but the columns {', '.join(self.task.columns)} have {sizes} tags; "
+                "leave out model.outputs, which follows from the tags"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _parts_fit(self) -> "RunConfig":
         kind = self.task.truncation.kind if isinstance(self.task, LanguageModellingConfig) else "full"
         if kind != "full" and self.training.parallel == "sharded":
@@ -431,10 +478,17 @@ class RunConfig(Config):
             )
         self._check_windows()
         rate = self.task.subword_sampling if isinstance(self.task, TranslationConfig) else 0.0
-        if rate and self.text.kind not in SAMPLED_KINDS:
+        kinds = [self.text.side(side).kind for side in SIDES]
+        whole = [kind for kind in kinds if kind not in SAMPLED_KINDS]
+        if rate and whole:
             raise ValueError(
                 f"task.subword_sampling={rate:g} draws other cuts of bpe or unigram pieces, and text.kind is "
-                f"{self.text.kind}; leave it out, or set text.kind=bpe in a new model"
+                f"{whole[0]}; leave it out, or set text.kind=bpe in a new model"
+            )
+        if not self.reads_pairs and (self.text.source or self.text.target):
+            raise ValueError(
+                f"text.{'source' if self.text.source else 'target'} is for sentence pairs, and a run with "
+                f"task.kind={self.task.kind} reads a text of one language; set text.kind and the like instead"
             )
         if self.data.monolingual and (self.model.is_fitted or not isinstance(self.task, TranslationConfig)):
             raise ValueError(
@@ -446,16 +500,27 @@ class RunConfig(Config):
                 f"data.back_translation={self.data.back_translation} cannot be combined with data.reverse=phrases, "
                 "which has a search of its own; set data.reverse=same"
             )
-        if self.task.kind == "contrastive" and not self.text.shared:
+        own, remedy = "text.shared is false", "set text.shared=true"
+        if self.text.shared and not self.text.is_joint:
+            own, remedy = "text.source and text.target cut each side its own way", "leave them out"
+        if self.task.kind == "contrastive" and not self.text.is_joint:
             raise ValueError(
-                "task.kind=contrastive has one encoder for both sides, but text.shared is false; set text.shared=true "
-                "for a joint vocabulary"
+                f"task.kind=contrastive has one encoder for both sides, but {own}; {remedy} for a joint vocabulary"
             )
-        if self.model.needs_shared_vocabulary and not self.text.shared:
+        can_copy = getattr(self.model, "copy", False) is True
+        if can_copy and isinstance(self.task, TranslationConfig) and self.task.consistency:
+            raise ValueError(
+                f"task.consistency={self.task.consistency:g} is not supported with model.copy; leave one of them out"
+            )
+        if can_copy and not self.text.is_joint:
+            raise ValueError(
+                f"model.copy=true copies symbols of the source into the target, but {own}; {remedy} for a joint "
+                "vocabulary"
+            )
+        if self.model.needs_shared_vocabulary and not self.text.is_joint:
             tying = getattr(self.model, "tying", "all")
             raise ValueError(
-                f"model.tying is '{tying}', but text.shared is false; set text.shared=true for a joint vocabulary, or "
-                "model.tying=output"
+                f"model.tying is '{tying}', but {own}; {remedy} for a joint vocabulary, or model.tying=output"
             )
         return self
 
@@ -527,6 +592,13 @@ class RunConfig(Config):
         model, search = self.model, self.search
         if model.is_fitted and self.purpose == "translator" and (problem := search.problem_of_fitted(model.kind)):
             raise ValueError(problem)
+        text = self.text
+        if search.brackets and not text.has_joint_words:
+            raise ValueError(
+                "search.brackets=true needs a joint vocabulary of whole words: text.kind=word, "
+                f"text.segmentation=spaces and text.shared=true, and here are {text.kind}, {text.segmentation} and "
+                f"{str(text.is_joint).lower()}; leave it out, or train with these"
+            )
         if model.has_attention is None:
             return self
         if model.attention_heads is None and search.heads not in ("mean", "max"):

@@ -13,10 +13,18 @@ from torch import nn
 
 from seqloom.core.declaration import DataKindName
 from seqloom.core.events import Listener
-from seqloom.runs import images, labelled, plain_text, translation, two_texts
+from seqloom.runs import forecasting, images, labelled, plain_text, tagging, transcription, translation, two_texts
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import DevResult
-from seqloom.runs.sizing import EXTREMES, IMAGE_EXTREMES, LABELLED_EXTREMES, Sizing
+from seqloom.runs.sizing import (
+    EXTREMES,
+    FRAME_EXTREMES,
+    IMAGE_EXTREMES,
+    LABELLED_EXTREMES,
+    SERIES_EXTREMES,
+    TAGGED_EXTREMES,
+    Sizing,
+)
 from seqloom.runs.translation import Split
 from seqloom.text.formats.segments import Format
 from seqloom.text.tokenizer import Tokenizers
@@ -142,6 +150,27 @@ DATA_KINDS: Mapping[DataKindName, DataKind] = {
         load=images.ImageData.load,
         size=lambda config, files, how: images.size_images(config, files, formats=how.formats, listener=how.listener),
         general_sizes=lambda config: [images.sizes_for(config, facts) for facts in IMAGE_EXTREMES],
+    ),
+    "tagged text": DataKind(
+        "--train FILE.conllu, or a file with a word and its tags in each line",
+        open=lambda config, how: tagging.open_tagged(config, listener=how.listener),
+        load=tagging.TaggedData.load,
+        size=lambda config, files, how: tagging.size_tagged(config, files, listener=how.listener),
+        general_sizes=lambda config: [tagging.sizes_for(config, facts) for facts in TAGGED_EXTREMES],
+    ),
+    "series": DataKind(
+        "--train TABLE, a CSV or TSV file with a column of numbers for each series",
+        open=lambda config, how: forecasting.open_series(config, listener=how.listener),
+        load=forecasting.SeriesData.load,
+        size=lambda config, files, how: forecasting.size_series(config, files),  # noqa: ARG005
+        general_sizes=lambda config: [forecasting.sizes_for(config, facts) for facts in SERIES_EXTREMES],
+    ),
+    "transcribed samples": DataKind(
+        "--train TABLE with the name of a .wav, .png or strokes file and its transcript in each line (TSV or JSONL)",
+        open=lambda config, how: transcription.open_samples(config, listener=how.listener),
+        load=transcription.TranscribedData.load,
+        size=lambda config, files, how: transcription.size_samples(config, files, listener=how.listener),
+        general_sizes=lambda config: [transcription.sizes_for(config, facts) for facts in FRAME_EXTREMES],
     ),
 }
 

@@ -575,6 +575,9 @@ def in_words(config: RunConfig) -> str:
         "word vectors": "seqloom vectors",
         "encoder": "seqloom embed, retrieve or serve, or seqloom.Encoder from Python",
         "classifier": "seqloom classify",
+        "tagger": "seqloom tag",
+        "forecaster": "seqloom forecast",
+        "transcriber": "seqloom transcribe",
         "aligner": "seqloom align --model",
         "denoiser": "seqloom train training.start_from=MODEL",
     }

@@ -2,9 +2,10 @@
 
     config.yaml            the complete settings it was trained with
     model.safetensors      its weights, or the arrays of a model that was fitted
-    text/                  its tokenisers; a model that reads images has none
+    text/                  its tokenisers; a model that reads no text has none
     model.json             format number, languages, sizes, what it was trained on, its scores
     manifest.json          size and SHA-256 of every file
+    forecasts.safetensors  of a forecaster: what its bands and its drift are computed with
     languages.safetensors  character n-grams of its languages, by which `auto` recognises them
     lexicon.safetensors    what source symbols translate to, if `seqloom shortlist` added it
     pretrained/            of an imported model: its published files without the weights, and how to write it again
@@ -66,6 +67,9 @@ CALIBRATION = "calibration.json"
 TABLES = "languages.safetensors"
 """What is known of the languages of a model. Models of earlier versions, and unfinished ones, do not have it."""
 
+FORECASTS = "forecasts.safetensors"
+"""What the bands and the drift of a forecaster are computed with."""
+
 PUBLISHED = "pretrained"
 """The folder of a model that was imported, or trained from such a one, with what leads back to the published form."""
 
@@ -73,7 +77,8 @@ AGAIN = "copy the model directory again from where it was made"
 
 _COUNTED = (
     *("pairs", "lines", "images", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "texts_read"),
-    *("pairs_read", "images_read", "seconds", "dev_loss"),
+    *("pairs_read", "images_read", "tags_read", "values_read", "rows", "series", "samples", "frames", "symbols_read"),
+    *("seconds", "dev_loss"),
 )
 
 
@@ -140,6 +145,8 @@ class DevResult:
     lines: int
     calibration: Calibration | None = None
     """Of a translator, if there were enough lines."""
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Of a forecaster: what its bands and its drift are computed with."""
 
 
 def shapes_of(path: Path) -> dict[str, Sequence[int]]:
@@ -220,6 +227,7 @@ def save_model(
     weights: Mapping[str, Tensor],
     card: Card,
     calibration: Calibration | None = None,
+    forecasts: Mapping[str, np.ndarray] | None = None,
     tables: Tables | None = None,
     published: Path | None = None,
 ) -> None:
@@ -233,6 +241,10 @@ def save_model(
         save_file(tensors, path)
         if calibration is not None:
             write_calibration(path.with_name(CALIBRATION), calibration)
+        if forecasts:
+            save_arrays(
+                {name: np.ascontiguousarray(each) for name, each in forecasts.items()}, path.with_name(FORECASTS)
+            )
         if tables:
             save_tables(tables, path.with_name(TABLES))
         if published is not None and published.is_dir():
@@ -319,7 +331,7 @@ def read_calibration(folder: Path) -> Calibration | None:
 
 
 def stored_tokenizers(folder: Path, config: RunConfig) -> Tokenizers:
-    """The tokenisers of a model directory or a run with these settings; a model that reads images has none."""
+    """The tokenisers of a model directory or a run with these settings; a model without a vocabulary has none."""
     return Tokenizers.load(folder / "text") if config.model.has_vocabulary else NoTokenizers()
 
 

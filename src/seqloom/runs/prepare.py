@@ -40,7 +40,7 @@ from seqloom.runs.translation import TEACHER, Split
 from seqloom.tasks.settings import DenoisingConfig, MaskedLanguageModellingConfig
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format, Languages
-from seqloom.text.tokenizer import Tokenizer, Tokenizers, WordPieces
+from seqloom.text.tokenizer import SIDES, Tokenizer, Tokenizers, WordPieces
 from seqloom.text.vocabulary import read_foreign_vocabulary
 from seqloom.training.run_guard import RECORD, locked
 from seqloom.training.settings import TrainingConfig
@@ -50,15 +50,23 @@ OWN_FILES = re.compile(
     r"lock(\.json|\.(new|stale)-\w+)?|config\.yaml|(.*/)?\.[\w.]+\.partial-\w+"
     r"|text/(shared|source|target)/(text\.json|bpe\.json|unigram\.model|vocabulary\.txt)"
     r"|data/(train|dev|(source|target)(_dev)?)(\.partial-\w+)?"
-    r"/((store|stream|labelled|bytes|floats)\.json|lines|labels|firsts|pixels|numbers|((source|target)\.)?(ids|lengths))"
-    r"|data/((references|sources|dev|(source|target)_dev)\.txt|files\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
+    r"/((store|stream|labelled|tokens|series|frames|bytes|floats)\.json|lines|labels|values|first|firsts|pixels|numbers"
+    r"|((source|target)\.)?(ids|lengths)|forms|tags|word_ids|letters|letter_lengths|frames|symbols)"
+    r"|data/((references|sources|dev|(source|target)_dev)\.txt|(files|counted)\.json|words\.tsv|pairs/(train|dev)\.(source|target))"
     rf"|{TEACHER}/(teacher\.json|\d{{5}}\.txt|(train|dev)\.(source|target))"
 )
 """Everything a run directory can hold before `run.json` is written."""
 
 POSITIONS = (
     *("task.windows", "task.offset", "task.rows", "task.length", "task.burn_in", "task.tokens_per_batch"),
-    *("task.next_sentence", "task.noise.kind", "task.pairs_per_batch", "task.images_per_batch"),
+    *(
+        "task.next_sentence",
+        "task.noise.kind",
+        "task.pairs_per_batch",
+        "task.images_per_batch",
+        "task.windows_per_batch",
+        "task.frames_per_batch",
+    ),
 )
 """Settings of tasks in which the position in the data is counted."""
 
@@ -68,8 +76,8 @@ LORA_RATE = 5
 MAX_CONTINUED_LENGTH = 128
 """Tokens of a window, if an encoder is trained further and task.length is not given."""
 
-CLASSES = ("task.labels", "task.is_paired")
-"""Settings of classification that give the scores of a model their meaning."""
+CLASSES = ("task.labels", "task.is_paired", "task.columns", "task.tags", "task.schemes", "task.series")
+"""Settings of classification, tagging and forecasting that give the outputs of a model their meaning."""
 
 TRAINED = ("training.optimiser", "training.freeze", "training.lora")
 """Settings that give the state of the optimiser its meaning."""
@@ -146,11 +154,13 @@ def choose_config(
         )
     first = resolve(RunConfig, defaults={**defaults, **_text_defaults(first)}, file=file, overrides=overrides)
     given_tokenizers(first)  # to refuse what cannot be used
-    if first.reads_pairs and first.model.is_fitted and first.text.kind != "word":
-        raise UsageError(
-            f"text.kind={first.text.kind} cannot be combined with model.kind={first.model.kind}, which works on whole "
-            "words; leave out text.kind"
-        )
+    kinds = {"text.kind": first.text.kind, **{f"text.{side}.kind": first.text.side(side).kind for side in SIDES}}
+    for name, kind in kinds.items():
+        if first.reads_pairs and first.model.is_fitted and kind != "word":
+            raise UsageError(
+                f"{name}={kind} cannot be combined with model.kind={first.model.kind}, which works on whole words; "
+                f"leave out {name}"
+            )
     first.model.check_files()
     folders = _files_of_folders(first, train, dev, formats=formats, listener=listener)
     if folders:
@@ -246,8 +256,13 @@ def _files_of_folders(
         Path(name).is_dir() for names in given.values() for name in names
     ):
         return found
-    if first.data_kind == "labelled text":
+    if first.data_kind == "series":
         folder = next(name for names in given.values() for name in names if Path(name).is_dir())
+        raise UsageError(f"{folder} is a folder; name a table of numbers, CSV or TSV")
+    if first.data_kind in ("labelled text", "tagged text"):
+        folder = next(name for names in given.values() for name in names if Path(name).is_dir())
+        if first.data_kind == "tagged text":
+            raise UsageError(f"{folder} is a folder; name files, such as '{Path(folder) / '*.conllu'}'")
         raise UsageError(
             f"{folder} is a folder; name files of labelled text, such as '{Path(folder) / '*.tsv'}'. Images are read "
             "by model.kind=vit or swin"
@@ -520,7 +535,9 @@ def _tokenizers(config: RunConfig, text: RunFiles, *, listener: Listener) -> Tok
         return given
     # Usually all words and characters are taken, and their maximum would look like the number in this text.
     all_of = {"word": "words", "char": "characters"}
-    what = all_of.get(config.text.kind, f"{config.text.size:,} {config.text.kind} pieces")
+    sides = [config.text.side(side) for side in SIDES]
+    found = [all_of.get(side.kind, f"{side.size:,} {side.kind} pieces") for side in sides]
+    what = found[0] if found[0] == found[1] else f"{found[0]} of the source and {found[1]} of the target"
     phase(listener, f"learning {what}")
     return text.learn_tokenizers(config, listener=listener)
 
@@ -563,7 +580,10 @@ def _damaged_record(path: Path, reason: str) -> ModelError:
 def fixed_settings(config: RunConfig) -> dict[str, Any]:
     """The settings that give weights and ids their meaning, by their full paths; they cannot change in a run."""
     values = config.model_dump(mode="json")
-    flat = {"training.lora": values["training"].pop("lora"), **flat_settings(values)}  # one value: it may be null
+    # Each of these is one value: it may be null.
+    flat = {"training.lora": values["training"].pop("lora")}
+    flat |= {f"text.{side}": values["text"].pop(side) for side in SIDES}
+    flat |= flat_settings(values)
     is_fixed = {name: any(name == each or name.startswith(f"{each}.") for each in FIXED) for name in flat}
     return {name: value for name, value in flat.items() if is_fixed[name] and name not in FREE}
 

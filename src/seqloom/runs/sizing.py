@@ -4,19 +4,22 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from seqloom.core.config import Config
 from seqloom.core.declaration import (
     DataFacts,
+    FrameFacts,
     ImageFacts,
     LabelledFacts,
     ModelSettings,
     ModelSizes,
     Pieces,
     Reason,
+    SeriesFacts,
+    TaggedFacts,
     TextFacts,
     WordPairs,
 )
@@ -32,8 +35,7 @@ from seqloom.tasks.settings import (
 from seqloom.text.languages import find_language
 from seqloom.text.marks import count_words, is_one_word, is_unsegmented
 from seqloom.text.normalise import collapse_spaces, is_blank
-from seqloom.text.tokenizer import Segmentation, word_cutter
-from seqloom.text.tokenizer_training import ALL_CHARACTERS, ALL_WORDS
+from seqloom.text.tokenizer import ALL_CHARACTERS, ALL_WORDS, Segmentation, SideName, word_cutter
 
 SAMPLED_LINES = 20_000
 """Lines from which the length of sentences is estimated."""
@@ -97,7 +99,15 @@ def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -
         target_words=words[1],
         alphabet=len(set().union(*sides[0], *sides[1])),
         words=_word_pairs(*sides),
+        phones=_phone_side(*sides),
     )
+
+
+def _phone_side(sources: Sequence[str], targets: Sequence[str]) -> SideName | None:
+    """The side that spells the words of the other in phones, if one does."""
+    if _word_pairs(sources, targets) != "words and phones":
+        return None
+    return "target" if _most(" " not in line.strip() for line in sources) else "source"
 
 
 def _word_pairs(sources: Sequence[str], targets: Sequence[str]) -> WordPairs | None:
@@ -161,12 +171,13 @@ def choose_sizes(
     pieces: Pieces | None = None,
     vocabulary: int | None = None,
     is_started: bool = False,
+    is_joint: bool = False,
 ) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
 
     `model` holds the settings of the model that were given, `pieces` and `vocabulary` are the kind and number of the
     pieces of text, where these were given. `is_started` says that it starts from a trained model, whose text may have
-    no other cuts, and which learns at a low rate.
+    no other cuts, and which learns at a low rate. `is_joint` says that one vocabulary for both sides was requested.
     """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     text: dict[str, Any] = {"kind": "bpe", "size": rung.vocabulary, "shared": True}
@@ -174,7 +185,17 @@ def choose_sizes(
     if pieces is None and facts.words is not None:
         text = {"kind": "char", "size": ALL_CHARACTERS, "shared": True}
         why = f"single characters as pieces: the pairs are {facts.words}, where letters score higher than subwords"
-    tokens = facts.tokens(pieces or text["kind"], vocabulary or text["size"])
+    counted, tying = facts, dict[str, str]()
+    if pieces is None and facts.phones is not None and not is_joint and _may_have_sides(model):
+        # A phone is one symbol, so its side has as many as it has words between spaces.
+        if facts.phones == "target":
+            counted = replace(facts, target_characters=facts.target_words)
+        else:
+            counted = replace(facts, source_characters=facts.source_words)
+        tying = {"tying": "output"}
+        text |= {"shared": False, facts.phones: {"kind": "word", "segmentation": "spaces", "size": ALL_WORDS}}
+        why = f"letters as pieces, and whole phones on the {facts.phones} side: the pairs are {facts.words}"
+    tokens = counted.tokens(pieces or text["kind"], vocabulary or text["size"])
     if steps is None:
         steps = round_figure(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
     every = max(min(10, steps), min(1000, round_figure(steps / 40)))
@@ -196,7 +217,7 @@ def choose_sizes(
         {
             "data": {"tokens_per_batch": rung.tokens_per_batch},
             "text": text,
-            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "model": {**_model_section(model, sizes, dropout_rate=rung.dropout_rate), **tying},
             "task": task,
             "training": training,
         },
@@ -210,6 +231,12 @@ def choose_sizes(
             *training_reasons(training),
         ),
     )
+
+
+def _may_have_sides(model: ModelSettings) -> bool:
+    """Whether the sides may have vocabularies of their own: the model can be tied so, and nothing else was asked."""
+    fields = type(model).model_fields
+    return "tying" in fields and not ("tying" in model.model_fields_set and model.needs_shared_vocabulary)
 
 
 def _regularisation_reasons(task: Mapping[str, float]) -> Iterator[Reason]:
@@ -562,6 +589,68 @@ def choose_labelled_sizes(
 
 
 @dataclass(frozen=True)
+class TaggedRung:
+    """What suits up to so many tagged words, whatever the model."""
+
+    words: int
+    dropout_rate: float
+    learning_rate: float
+    tokens_per_batch: int
+    passes: int
+    """Passes over the sentences."""
+
+
+TAGGED_LADDER = (
+    TaggedRung(20_000, 0.4, 5e-3, 256, 30),
+    TaggedRung(100_000, 0.4, 5e-3, 512, 20),
+    TaggedRung(1_000_000, 0.33, 5e-3, 512, 12),
+    TaggedRung(sys.maxsize, 0.2, 3e-3, 1024, 4),
+)
+"""From some hundred sentences to the largest treebanks."""
+
+TAGGED_EXTREMES = tuple(TaggedFacts(words // 16, words, (17,)) for words in (320, 200_000, 10**8))
+"""Tagged texts from tiny to huge."""
+
+
+def choose_tagged_sizes(
+    facts: TaggedFacts, model: ModelSettings, *, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of a tagger for this much tagged text; `is_started` says that it starts from a trained model."""
+    rung = next(rung for rung in TAGGED_LADDER if facts.words <= rung.words)
+    sizes, batch = model.sizes_for_tags(facts), rung.tokens_per_batch
+    passes = FINE_TUNING_PASSES if is_started else rung.passes
+    if steps is None:
+        steps = round_figure(max(200.0, passes * facts.words / batch))
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    training = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+    }
+    text = {"kind": "word", "segmentation": "spaces", "size": ALL_WORDS, "minimum_count": 1, "shared": False}
+    columns = f"{len(facts.tags)} column{'' if len(facts.tags) == 1 else 's'}"
+    return Sizing(
+        {
+            "text": text,
+            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "task": {"kind": "tagging", "tokens_per_batch": batch},
+            "training": training,
+        },
+        f"{facts.sentences:,} sentences, {facts.words:,} words with tags in {columns}, so:",
+        (
+            Reason(("text.size", "text.minimum_count"), "all words and their letters"),
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
+            Reason(("task.tokens_per_batch",), f"batches of {batch:,} words"),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+@dataclass(frozen=True)
 class ImageRung:
     """What suits up to so many images, whatever the model."""
 
@@ -625,6 +714,129 @@ def choose_image_sizes(
             Reason(("model.dropout_rate",), "dropout 0.1"),
             Reason(("task.images_per_batch",), f"batches of {batch:,} images"),
             *([Reason(("data.images.shift",), f"training images are moved by up to {pixels}")] if shift else []),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+# Models that transcribe.
+
+
+@dataclass(frozen=True)
+class FrameRung:
+    """What suits up to so many frames, whatever the model."""
+
+    frames: int
+    dropout_rate: float
+    learning_rate: float
+    frames_per_batch: int
+    passes: int
+    """Passes over the samples."""
+
+
+FRAME_LADDER = (
+    FrameRung(30_000, 0.2, 3e-3, 4_000, 100),
+    FrameRung(1_000_000, 0.3, 3e-3, 8_000, 30),
+    FrameRung(10_000_000, 0.3, 2e-3, 16_000, 20),
+    FrameRung(sys.maxsize, 0.2, 1e-3, 32_000, 10),
+)
+"""From some minutes of speech to days."""
+
+FRAME_EXTREMES = tuple(
+    FrameFacts(frames // 200, frames, frames // 20, features=40, least_per_symbol=least)
+    for frames, least in ((20_000, 1.0), (500_000, 3.0), (10**9, 9.0))
+)
+"""Samples from few to many."""
+
+
+def choose_frame_sizes(
+    facts: FrameFacts, model: ModelSettings, *, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of a model that transcribes so many frames; `is_started` says that it starts from a trained model."""
+    rung = next(rung for rung in FRAME_LADDER if facts.frames <= rung.frames)
+    sizes = model.sizes_for_frames(facts)
+    passes = FINE_TUNING_PASSES if is_started else rung.passes
+    if steps is None:
+        steps = round_figure(max(300.0, passes * 1.1 * facts.frames / rung.frames_per_batch))  # with padding
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    training: dict[str, Any] = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "weight_decay": 0.01,
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+        "patience": 0,  # on the way down the cosine, transcripts improve late
+    }
+    return Sizing(
+        {
+            "data": {},
+            "text": {"kind": "char", "size": ALL_CHARACTERS, "shared": True},
+            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
+            "task": {"kind": "transcription", "frames_per_batch": rung.frames_per_batch},
+            "training": training,
+        },
+        f"{facts.samples:,} samples, about {round_figure(facts.frames):,} frames, so:",
+        (
+            Reason(("text.kind", "text.size"), "transcripts are written character by character"),
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
+            Reason(("task.frames_per_batch",), f"batches of {rung.frames_per_batch:,} frames"),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+# Forecasters.
+
+
+SERIES_PASSES = 10
+"""Passes over all windows of the training rows. Neighbouring windows are nearly the same, so that few are needed."""
+
+SERIES_STEPS = 500, 20_000
+"""Steps of a run at least and at most, unless more are set."""
+
+WINDOWS_PER_BATCH = 32
+
+SERIES_EXTREMES = (
+    SeriesFacts(60, 15, 1, None),
+    SeriesFacts(8_640, 2_880, 7, 24),
+    SeriesFacts(10**7, 10**6, 300, 168),
+)
+"""Series from tiny to huge."""
+
+
+def choose_series_sizes(
+    facts: SeriesFacts, model: ModelSettings, *, steps: int | None = None, windows_per_batch: int | None = None
+) -> Sizing:
+    """Sizes of a forecaster for so many rows."""
+    sizes, batch = model.sizes_for_series(facts), windows_per_batch or WINDOWS_PER_BATCH
+    if steps is None:
+        least, most = SERIES_STEPS
+        steps = round_figure(min(max(SERIES_PASSES * facts.rows / batch, float(least)), float(most)))
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    training: dict[str, Any] = {
+        "steps": steps,
+        "learning_rate": min(1.0, sizes.max_learning_rate),
+        "schedule": "cosine",
+        "warmup": min(100, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+        "patience": 0,  # dev windows overlap: few errors of the same days move all of their mean
+    }
+    several = "1 series" if facts.columns == 1 else f"{facts.columns:,} series"
+    cycle = f"a period of {facts.period:,} rows" if facts.period else "no period"
+    return Sizing(
+        {
+            "model": {"kind": model.kind, **sizes.settings},
+            "task": {"kind": "forecasting", "windows_per_batch": batch},
+            "training": training,
+        },
+        f"{facts.rows:,} training rows of {several}, {cycle}, so:",
+        (
+            *sizes.reasons,
+            Reason(("task.windows_per_batch",), f"batches of {batch:,} windows"),
             *training_reasons(training, falling="as a cosine"),
         ),
     )

@@ -538,6 +538,7 @@ def _train(
         weights=weights,
         card=card,
         calibration=measured.calibration,
+        forecasts=measured.arrays,
         tables=learn_tables(session.data.sample_texts(), (card.source, card.target)),
         published=run / PUBLISHED,
     )

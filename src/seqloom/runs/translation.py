@@ -32,8 +32,8 @@ from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.plain_text import TextCorpus
 from seqloom.data.store import Side, Store, read_stored_lines
 from seqloom.metrics.calibration import Calibration, fit_calibration
-from seqloom.metrics.scoring import Bootstrap, score
-from seqloom.metrics.translation import dev_metrics_for, line_scores
+from seqloom.metrics.scoring import Bootstrap
+from seqloom.metrics.translation import dev_names_for, line_scores, score_named
 from seqloom.runs.back_translation import MIXED, PAIRS, open_monolingual, write_pairs
 from seqloom.runs.config import RunConfig
 from seqloom.runs.detection import sample_sides
@@ -51,7 +51,7 @@ from seqloom.text.formats.segments import Format
 from seqloom.text.marks import BYTE_PIECES, JOINER, SPACE, capitalised, is_unspaced, uncapitalised
 from seqloom.text.scripts import SAMPLED_LINES, Sample, doubts_of_pair
 from seqloom.text.subword_sampling import subword_sampler
-from seqloom.text.tokenizer import FlatIds, Tokenizer, Tokenizers, word_cutter
+from seqloom.text.tokenizer import SIDES, FlatIds, Tokenizer, Tokenizers, word_cutter
 from seqloom.text.tokenizer_training import train_tokenizers, with_words
 
 # Remarks on an encoded training text: what repeats, what is lopsided, what the vocabulary lacks.
@@ -200,6 +200,7 @@ def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
         pieces=text.kind if "kind" in text.model_fields_set else None,
         vocabulary=text.size if "size" in text.model_fields_set else None,
         is_started=training.start_from is not None,
+        is_joint="shared" in text.model_fields_set and text.shared,
     )
 
 
@@ -263,7 +264,7 @@ class PairText:
         """Learn how to split both sides into pieces."""
         pairs = len(self.train)
         # Words and characters are counted in all of the text; subword pieces are the same from a part of it.
-        if config.text.kind in {"bpe", "unigram"}:
+        if {config.text.side(side).kind for side in SIDES} <= {"bpe", "unigram"}:
             pairs = min(pairs, config.data.learn_pieces_from // 2)
         if pairs < len(self.train):
             notice(listener, f"pieces are learned from about {pairs:,} of {len(self.train):,} pairs")
@@ -359,6 +360,13 @@ class PairData:
         files = tuple(map(str, files)) if isinstance(files, list) else None
         return PairData(Tokenizers.load(run / "text"), train, dev, references, files, sources)
 
+    def dev_sources(self, count: int | None = None) -> list[str]:
+        """The source lines of the first dev examples, as text: where ids alone are stored, what they spell."""
+        if self.sources is not None:
+            return self.sources[:count]
+        places = range(len(self.dev))[:count]
+        return [self.tokenizers.source.decode(self.dev.sources[at][:-1].tolist()) for at in places]
+
     def encoded(self) -> EncodedPairs:
         """The pairs in the form that a model is fitted to."""
         assert self.sources is not None
@@ -387,7 +395,14 @@ class PairData:
             sampling = PairSampling(source, target, config.seed, config.data.longest)
         return TranslationTask(
             self.train,
-            DevSet(self.dev, self.references, self.tokenizers.target, config.data.target),
+            DevSet(
+                self.dev,
+                self.references,
+                self.tokenizers.target,
+                config.data.target,
+                sources=self.dev_sources(),
+                metrics=config.evaluation.metrics,
+            ),
             config=config.task,
             tokens_per_batch=config.data.tokens_per_batch,
             seed=config.seed,
@@ -423,11 +438,7 @@ class PairData:
         if isinstance(loaded.config.task, ContrastiveConfig):
             return self._measure_vectors(loaded, listener=listener)
         config, count = loaded.config, min(MAX_SCORED_LINES, len(self.dev))
-        if self.sources is not None:
-            sources = self.sources[:count]
-        else:
-            sources = [self.tokenizers.source.decode(self.dev.sources[at][:-1].tolist()) for at in range(count)]
-        done = 0
+        sources, done = self.dev_sources(count), 0
 
         def progress(lines: int) -> None:
             nonlocal done
@@ -437,11 +448,17 @@ class PairData:
         best = translate_lines(loaded, sources, progress=progress)
         if cut := sum(best.is_cut):
             notice(listener, f"dev text: {limit_message(cut, count)}")
-        lowercase = config.evaluation.lowercase or config.text.lowercase
-        metrics = dev_metrics_for(config.data.target, lowercase=lowercase, references=self.references)
-        bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
+        lowercase = config.evaluation.lowercase or self.tokenizers.target.config.lowercase
         references = self.references[:count]
-        scores = tuple(score(metric, best.texts, references=references, bootstrap=bootstrap) for metric in metrics)
+        scores = score_named(
+            config.evaluation.metrics or dev_names_for(self.references, self.dev_sources()),
+            best.texts,
+            references=references,
+            sources=sources,
+            language=config.data.target,
+            lowercase=lowercase,
+            bootstrap=Bootstrap(seed=config.seed, resamples=config.evaluation.resamples),
+        )
         listener(Event("scores", {"data": "dev", "lines": count, "scores": [asdict(each) for each in scores]}))
         return DevResult(scores, count, fit_confidence(best, references, lowercase=lowercase))
 

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from seqloom.core.declaration import StepperOption
-from seqloom.core.errors import ModelError, UsageError
+from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.stepping import Source, Stepper
 from seqloom.core.symbols import BEGIN, END, PAD, UNKNOWN
 from seqloom.metrics.translation import Chrf
@@ -26,7 +27,7 @@ from seqloom.nn.fast.int8 import with_int8
 from seqloom.nn.fast.shortlist import Shortlister
 from seqloom.runs.loading import Loaded, LoadedModel
 from seqloom.search.candidates import DeadEnd
-from seqloom.search.constraints import Constraint
+from seqloom.search.constraints import All, Brackets, Constraint
 from seqloom.search.decode import decode
 from seqloom.search.driver import Cancellation
 from seqloom.search.ensemble import Ensemble
@@ -384,7 +385,8 @@ class PartSearch:
                     on_batch(together)
                     continue
             source = source_batch([parts[at].ids for at in batch], self.device)
-            bound = None if constraints is None else [constraints[at] for at in batch]
+            given = None if constraints is None else [constraints[at] for at in batch]
+            bound = self.bound([parts[at] for at in batch], source, given)
             keys = [parts[at].key for at in batch]
             try:
                 searched = decode(
@@ -404,6 +406,44 @@ class PartSearch:
                 found[at] = [] if is_late or not hypotheses else _chosen(hypotheses, self.settings, self.target)
             on_batch(together)
         return found
+
+    def bound(
+        self, parts: Sequence[Part], source: Source, given: Sequence[Constraint | None] | None
+    ) -> Sequence[Constraint | None] | None:
+        """The given constraints on the parts of a batch, with those that `search.brackets` adds."""
+        if not self.settings.brackets:
+            return given
+        opening, closing = self._brackets
+        found: list[Constraint] = []
+        limits, others = self.settings.hard_limits(source), given or [None] * len(parts)
+        for part, limit, other in zip(parts, limits, others, strict=True):
+            words = tuple(part.ids[:-1])
+            if wrong := [self.target.piece(word) for word in words if word in opening | closing]:
+                raise DataError(
+                    f"line {part.number} has {wrong[0]!r} among its words, which search.brackets takes for a bracket "
+                    "of the parse; write it in another way, such as -LRB- and -RRB-"
+                )
+            parse = Brackets(words, opening, closing, END, limit - 1)
+            found.append(parse if other is None else All((other, parse)))
+        return found
+
+    @cached_property
+    def _brackets(self) -> tuple[frozenset[int], frozenset[int]]:
+        """The symbols that open and close a bracket; a label may follow the first: `(NP`."""
+        if not self.target.config.has_joint_words:
+            raise UsageError(
+                "search.brackets=true needs a model with a joint vocabulary of whole words: text.kind=word, "
+                "text.segmentation=spaces and text.shared=true; leave it out"
+            )
+        pieces = list(enumerate(self.target.vocabulary))
+        opening = frozenset(symbol for symbol, piece in pieces if piece.startswith("("))
+        closing = frozenset(symbol for symbol, piece in pieces if piece == ")")
+        if not opening or not closing:
+            raise UsageError(
+                "search.brackets=true, but the vocabulary of the model has no words ( and ); it is for models that "
+                "were trained on parses such as ( ( the cat ) sat )"
+            )
+        return opening, closing
 
     def show(self, symbols: Sequence[int]) -> str:
         """Symbols as they are written in messages."""

@@ -86,8 +86,9 @@ def require_two(config: RunConfig, names: Sequence[str]) -> None:
     is_same = paths[0] == paths[1] or (all(path.exists() for path in paths) and paths[0].samefile(paths[1]))
     if is_same:
         raise UsageError(f"{names[0]} is given as both texts; give a text of each language")
-    if not config.text.shared:
-        raise UsageError("task.kind=unsupervised needs one vocabulary for both languages; leave out text.shared=false")
+    if not config.text.is_joint:
+        given = "text.shared=false" if not config.text.shared else "text.source and text.target"
+        raise UsageError(f"task.kind=unsupervised needs one vocabulary for both languages; leave out {given}")
     assert isinstance(config.task, UnsupervisedConfig)
     if config.task.dictionary is not None:
         Dictionary.read(Path(config.task.dictionary))  # to refuse what cannot be read

@@ -10,6 +10,7 @@ serves all hypotheses of a sentence. To write your own, derive from `Constraint`
     NoRepeat    no n-gram occurs twice                   All       several of these at once
 
     ForbiddenText   these strings must not occur in the text of the output, however it is split into symbols
+    Brackets        the output is a parse of given words
 
 Constraints see the symbols before END; END itself is never fed to one. Those that forbid it get its id.
 """
@@ -345,6 +346,67 @@ class Lengths(Constraint):
 
     def allowed(self, state: int) -> Collection[int] | None:
         return frozenset({self.end}) if self.most is not None and state >= self.most else None
+
+
+class BracketState(NamedTuple):
+    """How far a parse has come."""
+
+    leaves: int
+    """Words that are there."""
+    depth: int
+    """Brackets that are open."""
+    opened: int
+    """Brackets that were ever opened."""
+    is_empty: bool
+    """Whether the last symbol was an opening bracket, which must not be closed yet."""
+
+
+@dataclass(frozen=True)
+class Brackets(Constraint):
+    """The output is a well-formed parse with these words as its leaves, in their order.
+
+    There are at most as many brackets as words, each around at least one word. An opening bracket is let through while
+    everything that must follow still fits:
+
+        words left + open brackets + 1 ≤ room − 1
+    """
+
+    words: Run
+    opening: frozenset[int]
+    closing: frozenset[int]
+    end: int
+    most: int
+    """Symbols that may come before END."""
+
+    def __post_init__(self) -> None:
+        if len(self.words) > self.most:
+            raise UsageError(
+                f"a parse of {len(self.words)} words has at least as many symbols, but the output may have at most "
+                f"{self.most} before its end; raise search.length_factor"
+            )
+
+    def begin(self) -> BracketState:
+        return BracketState(0, 0, 0, is_empty=False)
+
+    def after(self, state: BracketState, symbol: int) -> BracketState:
+        leaves, depth, opened, _ = state
+        if symbol in self.opening:
+            return BracketState(leaves, depth + 1, opened + 1, is_empty=True)
+        if symbol in self.closing:
+            return BracketState(leaves, depth - 1, opened, is_empty=False)
+        return BracketState(leaves + 1, depth, opened, is_empty=False)
+
+    def allowed(self, state: BracketState) -> Collection[int]:
+        leaves, depth, opened, is_empty = state
+        left, found = len(self.words) - leaves, frozenset[int]()
+        if left:
+            found |= {self.words[leaves]}
+            room = self.most - (leaves + 2 * opened - depth)
+            if opened < len(self.words) and left + depth + 1 <= room - 1:
+                found |= self.opening
+        if depth and not is_empty:
+            found |= self.closing
+        return found if left or depth else frozenset({self.end})
 
 
 # --- when to stop ----------------------------------------------------------------------------------------------------

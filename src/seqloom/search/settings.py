@@ -105,6 +105,10 @@ class SearchConfig(Config):
     no_repeat: Annotated[int, _Range(0, 1_000)] = 0
     """No run of so many symbols may come twice in an output; 0 allows every repetition."""
 
+    brackets: bool = False
+    """Whether the output is a well-formed parse, with brackets around the words of the source in their order. Needs a
+    joint vocabulary of whole words (text.kind=word text.segmentation=spaces) in which `(` and `)` are words."""
+
     repetition_penalty: Annotated[float, _Range(le=100, gt=0)] = 1.0
     """Above 1, log P of symbols that an output already has is multiplied by it when they are compared with others, so
     that they come again less often. In the mode of another system it changes the score too."""

@@ -26,9 +26,12 @@ from seqloom.selfcheck.classifiers import ClassifierChecks, ImageClassifierCheck
 from seqloom.selfcheck.encoders import EncoderChecks
 from seqloom.selfcheck.files import check_files
 from seqloom.selfcheck.fitted_translators import FittedTranslatorChecks
+from seqloom.selfcheck.forecasters import ForecasterChecks
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, made_lines, own_lines
 from seqloom.selfcheck.promises import PROMISES, Check, Checked, CheckResult, Outcome, counted
+from seqloom.selfcheck.taggers import TaggerChecks
+from seqloom.selfcheck.transcribers import TranscriberChecks, described
 from seqloom.selfcheck.translators import TranslatorChecks
 from seqloom.tasks.settings import TranslationConfig
 from seqloom.version import __version__
@@ -179,11 +182,23 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         assert isinstance(loaded, LoadedModel)
         of_images = ImageClassifierChecks(loaded, count=count, seed=seed)
         return f"{len(of_images.images):,} images, drawn with seed {seed} or built in", of_images.checks()
+    if loaded.config.purpose == "forecaster":
+        if lines is not None:
+            raise UsageError(f"--lines {lines}: a forecaster is checked with random histories; leave it out")
+        assert isinstance(loaded, LoadedModel)
+        of_series = ForecasterChecks(loaded, count=count, seed=seed)
+        return f"{len(of_series.histories):,} histories, drawn with seed {seed} or built in", of_series.checks()
+    if loaded.config.purpose == "transcriber":
+        if lines is not None:
+            raise UsageError(f"--lines {lines}: a transcriber is checked with random frames; leave it out")
+        assert isinstance(loaded, LoadedModel)
+        of_frames = TranscriberChecks(loaded, count=count, seed=seed)
+        return described(of_frames.samples, seed), of_frames.checks()
     tokenizer = loaded.tokenizers.source
     if lines is not None:
         given = given_lines(lines, loaded.config, count=count, seed=seed)
-    elif loaded.config.purpose == "classifier":  # whose text has labels beside it
-        given = made_lines(tokenizer, count=count, seed=seed)
+    elif loaded.config.purpose in ("classifier", "tagger"):  # whose text has labels beside it
+        given = made_lines(loaded.tokenizers.target, count=count, seed=seed)
     else:
         given = own_lines(model, loaded.config, tokenizer=tokenizer, count=count, seed=seed)
     if loaded.config.purpose == "denoiser":  # it is checked as the translator that may be trained from it
@@ -199,6 +214,9 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
     if loaded.config.purpose == "classifier":
         assert isinstance(loaded, LoadedModel)
         return _with_hard(given), ClassifierChecks(loaded, given).checks()
+    if loaded.config.purpose == "tagger":
+        assert isinstance(loaded, LoadedModel)
+        return _with_hard(given), TaggerChecks(loaded, given).checks()
     return _with_hard(given), LanguageModelChecks(loaded, given, seed=seed).checks()
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from seqloom.core.config import Config
 from seqloom.core.declaration import DataKindName, Purpose, Reason, TaskKind
 from seqloom.nn.bptt.truncation import FULL, Truncation
+from seqloom.text.spans import Scheme
 
 
 @dataclass(frozen=True)
@@ -466,6 +467,47 @@ class ClassificationConfig(TaskSettings):
         return value
 
 
+# --- tagging ----------------------------------------------------------------------------------------------------------
+
+
+class TaggingConfig(TaskSettings):
+    """What a tagger is trained for: the tags of each word, in one column of a file or in several."""
+
+    purpose: ClassVar[Purpose] = "tagger"
+    model_kind: ClassVar[str] = "tagger"
+    data_kind: ClassVar[DataKindName] = "tagged text"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("words", "outputs"), "tagger", "TaggingModel")
+    unit: ClassVar[str] = "tags"
+
+    kind: Literal["tagging"] = "tagging"
+    """Names this task in a config file."""
+    columns: tuple[str, ...] = Field((), max_length=1_000)
+    """The columns that are learned: upos, xpos, feats and lemma of CoNLL-U, or numbers such as 2 and 4, counted from 1,
+    of a file with token columns. By default all of these that have different values."""
+    tags: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The tags of each column, in the order of the scores of the model; of lemma, edit scripts that lead from a form to
+    its lemma. By default those of the training data, the most frequent first."""
+    schemes: dict[str, Scheme] = Field(default_factory=dict)
+    """How columns of spans are written: bio, iob1 or bioes. By default as in the training data; other columns have
+    none."""
+    word_dropout: float = Field(0.25, ge=0, le=100)
+    """The a of the probability a / (a + its count) with which a word is read as unknown in training."""
+    tokens_per_batch: int = Field(1024, ge=1, le=100_000_000)
+    """Places in a batch: sentences × the longest of them."""
+
+    @field_validator("columns")
+    @classmethod
+    def _are_tagged(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for column in value:
+            if column not in ("upos", "xpos", "feats", "lemma") and not column.isdecimal():
+                raise ValueError(
+                    f"unknown column {column!r}; use upos, xpos, feats or lemma, or the number of a token column"
+                )
+            if value.count(column) > 1:
+                raise ValueError(f"the column {column!r} is given {value.count(column)} times")
+        return value
+
+
 # --- vectors of sentences ---------------------------------------------------------------------------------------------
 
 
@@ -535,6 +577,49 @@ class UnsupervisedConfig(TaskSettings):
     translated."""
     falls: int = Field(3, ge=0)
     """Validations in a row with a lower round-trip chrF than the one before, after which training ends; 0 continues."""
+
+
+# --- forecasting ------------------------------------------------------------------------------------------------------
+
+
+class ForecastingConfig(TaskSettings):
+    """What a forecaster of series of numbers is trained for."""
+
+    purpose: ClassVar[Purpose] = "forecaster"
+    model_kind: ClassVar[str] = "forecaster"
+    data_kind: ClassVar[DataKindName] = "series"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("forecast",), "forecaster", "ForecastingModel")
+    unit: ClassVar[str] = "values"
+
+    kind: Literal["forecasting"] = "forecasting"
+    """Names this task in a config file."""
+    series: tuple[str, ...] = Field((), max_length=1_000_000)
+    """Names of the columns, in the order in which the model reads them. By default those of the training data."""
+    period: int = Field(0, ge=0)
+    """Rows after which the series repeat themselves, for the seasonal forecast that the model is compared with; 0 for
+    none. By default found in the training part."""
+    loss: Literal["squared", "absolute"] = "squared"
+    """What training minimises: the squared error, or the absolute one, which outliers affect less."""
+    windows_per_batch: int = Field(32, ge=1, le=1_000_000)
+    """Windows of history and future in a batch, each with all columns."""
+
+
+# --- transcription ----------------------------------------------------------------------------------------------------
+
+
+class TranscriptionConfig(TaskSettings):
+    """What a model is trained for that writes down recordings, handwriting or images of lines."""
+
+    purpose: ClassVar[Purpose] = "transcriber"
+    model_kind: ClassVar[str] = "ctc"
+    data_kind: ClassVar[DataKindName] = "transcribed samples"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("frame_scores",), "transcriber", "TranscriptionModel")
+    unit: ClassVar[str] = "symbols"
+
+    kind: Literal["transcription"] = "transcription"
+    """Names this task in a config file."""
+    frames_per_batch: int = Field(8_000, ge=1, le=100_000_000)
+    """Places in a batch: samples × the frames of the longest of them."""
 
 
 class FittingConfig(TaskSettings):

@@ -1,6 +1,6 @@
 """Translation: the summed cross-entropy of the next target symbols, given a source and the target so far.
 
-Validation reports loss and BLEU; for targets too short for BLEU, exact match or chrF.
+Validation reports loss and BLEU; for targets that BLEU does not suit, another metric (`dev_names_for`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from seqloom.core.stepping import Source
 from seqloom.data.batches import BatchPlan, PairBatch, PairSampling, collate
 from seqloom.data.store import Store
 from seqloom.metrics.scoring import score
-from seqloom.metrics.translation import Bleu, Chrf, ExactMatch, dev_metrics_for
+from seqloom.metrics.translation import ERRORS, LABELS, CorpusMetric, MetricName, dev_names_for, metric_named
 from seqloom.models.protocols import TranslationModel
 from seqloom.nn.dropout import evaluating
 from seqloom.nn.packing import pack, packing_of
@@ -48,10 +48,32 @@ class DevSet:
     """That of the target side."""
     language: str | None
     """The target language, by which BLEU chooses how to find words."""
+    sources: Sequence[str] = ()
+    """The source text of each example, by which references of one source are its answers; none leaves each by
+    itself."""
+    metrics: Sequence[MetricName] = ()
+    """The metrics that are requested; none chooses one that suits the references."""
+
+    @property
+    def metric(self) -> CorpusMetric:
+        """The metric of a validation: the first requested one that compares lines, or the one that suits them."""
+        compares = [name for name in self.metrics if name != "distinct-1" and name != "distinct-2"]
+        return compares[0] if compares else dev_names_for(self.references, self.sources)[0]
+
+    def score(self, translations: Sequence[str]) -> float:
+        """The value of the metric for translations of the first examples."""
+        count, lowercase = len(translations), self.tokenizer.config.lowercase
+        references, sources = self.references[:count], self.sources[:count]
+        # A lower-casing model is not penalised for the capitals of its references.
+        metric = metric_named(
+            self.metric, language=self.language, lowercase=lowercase, references=references, sources=sources
+        )
+        return score(metric, translations, references=references).value
 
 
-FIGURES: Mapping[type[Bleu | Chrf | ExactMatch], str] = {Bleu: "bleu", Chrf: "chrf", ExactMatch: "exact_match"}
-"""The names of metrics among the figures of a validation."""
+def figure_of(metric: CorpusMetric) -> str:
+    """The name of a metric among the figures of a validation."""
+    return metric.replace("-", "_")
 
 
 class TranslationTask:
@@ -75,10 +97,7 @@ class TranslationTask:
         self.device = device
         self.seed = seed
         self.tokens_per_batch = tokens_per_batch
-        # A lower-casing model is not penalised for the capitals of its references.
-        self.metric, _ = dev_metrics_for(
-            dev.language, lowercase=dev.tokenizer.config.lowercase, references=dev.references
-        )
+        self.metric = dev.metric
         self.falls = falls
         """Validations in a row with a lower score after which training ends; 0 never ends it."""
         self.sampling = sampling
@@ -88,9 +107,9 @@ class TranslationTask:
     @property
     def guard(self) -> Guard | None:
         """The score of the dev text, where training pairs are not all genuine."""
-        if not self.falls or not self.config.dev_lines:
+        if not self.falls or not self.config.dev_lines or self.metric in ERRORS:
             return None
-        return Guard(FIGURES[type(self.metric)], f"dev {type(self.metric).__name__}", self.falls)
+        return Guard(figure_of(self.metric), f"dev {LABELS[self.metric]}", self.falls)
 
     def batches(self, epoch: int) -> int:
         return len(self.plan.batches(epoch))
@@ -118,7 +137,7 @@ class TranslationTask:
         loss = self.dev_loss(model)
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
         if self.config.dev_lines:
-            figures[FIGURES[type(self.metric)]] = self._score(model)
+            figures[figure_of(self.metric)] = self._score(model)
         return figures
 
     @torch.no_grad()
@@ -151,7 +170,7 @@ class TranslationTask:
             batch = collate(dev.store, indices).to(self.device)
             for index, hypothesis in zip(indices, greedy_search(stepper, batch.source, settings), strict=True):
                 translations[index] = dev.tokenizer.decode(hypothesis.symbols)
-        return score(self.metric, translations, references=dev.references[:chosen]).value
+        return dev.score(translations)
 
 
 def pair_loss(

@@ -33,7 +33,7 @@ from seqloom.data.batches import BatchPlan, PairBatch, collate
 from seqloom.data.corrupt import WordBorders, WordNoise, corrupt
 from seqloom.data.store import Store
 from seqloom.metrics.scoring import score
-from seqloom.metrics.translation import Chrf, dev_metrics_for
+from seqloom.metrics.translation import Chrf
 from seqloom.models.frames import FrameConfig
 from seqloom.models.protocols import TranslationModel
 from seqloom.nn.dropout import evaluating
@@ -43,7 +43,7 @@ from seqloom.search.greedy import greedy_search
 from seqloom.search.sampling import sample_search
 from seqloom.search.settings import SearchConfig
 from seqloom.tasks.settings import UnsupervisedConfig
-from seqloom.tasks.translation import FIGURES, DevSet, batches_by_length, pair_loss
+from seqloom.tasks.translation import DevSet, batches_by_length, figure_of, pair_loss
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training.fsdp import gathered
 from seqloom.training.task import Guard, Loss
@@ -282,11 +282,9 @@ class UnsupervisedTask:
             return {"loss": 1 - figures[ROUND_TRIP] / 100, **figures}
         translated, references = self._translated_pairs(model, self.pairs), self.pairs.references
         references = references[: len(translated)]
-        lowercase = self.tokenizer.config.lowercase
-        metric, _ = dev_metrics_for(self.pairs.language, lowercase=lowercase, references=self.pairs.references)
-        value = score(metric, translated, references=references).value
+        value = self.pairs.score(translated)
         chrf = score(self._round_trip_metric, translated, references=references).value
-        return {"loss": 1 - chrf / 100, FIGURES[type(metric)]: value, **figures}
+        return {"loss": 1 - chrf / 100, figure_of(self.pairs.metric): value, **figures}
 
     @torch.no_grad()
     def dev_loss(self, model: nn.Module) -> float:

@@ -269,10 +269,42 @@ DESCRIPTION = "text.json"
 """Settings, size and hash of a stored tokeniser. `tokenizer.json` would be taken for a file of another library."""
 
 
+ALL_WORDS, ALL_CHARACTERS = 1_000_000, 1_000
+"""Sizes that mean as many as possible, so that fewer need no notice."""
+
+PieceKind = Literal["word", "char", "bpe", "unigram", "published"]
+
+SideName = Literal["source", "target"]
+SIDES: tuple[SideName, SideName] = ("source", "target")
+
+
+class SideConfig(Config):
+    """How one side of pairs is cut, where it differs from the other: what is left open is as for both."""
+
+    kind: PieceKind | None = None
+    """What pieces are, as in text.kind."""
+    size: int | None = Field(default=None, gt=len(RESERVED), le=10_000_000)
+    """The most pieces there may be. Left open, single characters have as many as there are."""
+    byte_fallback: bool | None = None
+    """Whether unknown characters are spelled in bytes."""
+    minimum_count: int | None = Field(default=None, ge=1)
+    """How often a word, a character or a pair must be seen to get a piece."""
+    segmentation: Segmentation | None = None
+    """How the kind word finds words. With `spaces`, symbols such as phones and tags stay whole."""
+    unknown_word: str | None = None
+    """The word used for unknown ones in text that was prepared so."""
+    unicode_form: UnicodeForm | None = None
+    """The Unicode normal form."""
+    lowercase: bool | None = None
+    """Whether capital letters become small ones."""
+    space_before_punctuation: bool | None = None
+    """Whether `,`, `.`, `!` and `?` are set apart from the word before them."""
+
+
 class TextConfig(Config):
     """How text is normalised and cut into pieces."""
 
-    kind: Literal["word", "char", "bpe", "unigram", "published"] = "bpe"
+    kind: PieceKind = "bpe"
     """What pieces are: whole words, single characters, byte-pair subwords, or subwords of the unigram model. Imported
     models have kind published, which is not learned: their text is cut as they were trained."""
     size: int = Field(default=8000, gt=len(RESERVED), le=10_000_000)
@@ -296,31 +328,65 @@ class TextConfig(Config):
     """Whether capital letters become small ones, in training and in use."""
     space_before_punctuation: bool = False
     """Whether `,`, `.`, `!` and `?` are set apart from the word before them, as in the d2l book."""
+    source: SideConfig | None = None
+    """How the source is cut, where that differs: its settings override those above, and each side then has a vocabulary
+    of its own."""
+    target: SideConfig | None = None
+    """The same for the target: letters to phones are text.source.kind=char text.target.kind=word
+    text.target.segmentation=spaces."""
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether both sides are cut alike, with one vocabulary."""
+        return self.shared and self.source is None and self.target is None
+
+    @property
+    def has_joint_words(self) -> bool:
+        """Whether both sides are cut at spaces alone, so that a word is one symbol, and the same on both."""
+        return self.is_joint and self.kind == "word" and self.segmentation == "spaces"
+
+    def side(self, name: SideName) -> "TextConfig":
+        """The settings of one side alone."""
+        own = self.source if name == "source" else self.target
+        both = self.model_copy(update={"source": None, "target": None, "shared": self.is_joint})
+        if own is None:
+            return both
+        given = {field: value for field, value in own if value is not None}
+        if given.get("kind") == "char":
+            given = {"size": ALL_CHARACTERS, **given}
+        return both.model_copy(update=given)
 
     @model_validator(mode="after")
     def _check(self) -> "TextConfig":
+        if problem := self._problem():
+            raise ValueError(problem)
+        for name in SIDES:
+            if problem := self.side(name)._problem():
+                raise ValueError(f"{name}: {problem}")
+        return self
+
+    def _problem(self) -> str | None:
+        """What is wrong with the settings, both sides taken alike."""
         if self.byte_fallback and self.kind == "word":
-            raise ValueError("byte_fallback is for kind char, bpe or unigram; words are not spelled")
+            return "byte_fallback is for kind char, bpe or unigram; words are not spelled"
         if self.byte_fallback and self.size <= len(RESERVED) + len(BYTE_PIECES) + 1:
-            raise ValueError(
+            return (
                 f"size {self.size} has no room for characters beside {len(RESERVED)} reserved and {len(BYTE_PIECES)} "
                 "byte pieces; make it 400 or more, or set byte_fallback: false"
             )
         if self.kind == "published" and (self.unicode_form, self.lowercase, self.space_before_punctuation) != (
             ("none", False, False)
         ):
-            raise ValueError(
-                "kind published is for imported models, which normalise text themselves; use bpe or unigram"
-            )
+            return "kind published is for imported models, which normalise text themselves; use bpe or unigram"
         if self.unknown_word is not None:
             if self.kind != "word" or self.segmentation != "spaces":
-                raise ValueError(
+                return (
                     f"unknown_word {self.unknown_word!r} needs kind word and segmentation spaces, "
                     f"and here are {self.kind} and {self.segmentation}; otherwise it would be cut as any other text"
                 )
             if self.unknown_word.split() != [self.unknown_word]:
-                raise ValueError(f"unknown_word {self.unknown_word!r} is not a word: it is empty or contains a space")
-        return self
+                return f"unknown_word {self.unknown_word!r} is not a word: it is empty or contains a space"
+        return None
 
     @property
     def normaliser(self) -> Normaliser:
@@ -360,7 +426,9 @@ class Tokenizer:
         self.config = config
         self.normaliser = config.normaliser
         self._kind = kind
-        settings = config.model_dump(mode="json")
+        assert config.source is None, config.source  # a tokeniser has the settings of its side
+        assert config.target is None, config.target
+        settings = config.model_dump(mode="json", exclude={"source", "target"})
         if config.unknown_word is None:
             del settings["unknown_word"]  # a later setting: without it a tokeniser keeps the fingerprint it had before
         digest = hashlib.sha256(kind.content).hexdigest()
@@ -550,14 +618,17 @@ class Tokenizers:
 
 
 class NoTokenizers(Tokenizers):
-    """In the place of tokenisers, where a model reads images: nothing is written, and there is none to ask for."""
+    """In the place of tokenisers, where a model reads no text: nothing is written, and there is none to ask for."""
 
     def __init__(self) -> None:
         """Without sides."""
 
     @property
     def source(self) -> Tokenizer:
-        raise UsageError("this model reads images, not texts: it has no tokeniser; use seqloom classify")
+        raise UsageError(
+            "this model reads images or series of numbers, not texts: it has no tokeniser; use "
+            "seqloom classify or seqloom forecast"
+        )
 
     target = source
 

@@ -21,6 +21,8 @@ from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.symbols import BEGIN, END, PAD, RESERVED, UNKNOWN
 from seqloom.text.marks import BYTE_PIECES, SPACE, UNSPACED, mark_spaces, split_chunks
 from seqloom.text.tokenizer import (
+    ALL_CHARACTERS,
+    ALL_WORDS,
     Characters,
     Kind,
     Subwords,
@@ -49,9 +51,6 @@ _MAX_HAN_CHARACTERS = 4
 
 _MAX_UNSPACED_CHARACTERS = 12
 """Characters in a piece of the other scripts without spaces: Thai, Lao, Khmer, Burmese, Japanese syllables."""
-
-ALL_WORDS, ALL_CHARACTERS = 1_000_000, 1_000
-"""Sizes that mean as many as possible, so that fewer need no notice."""
 
 SAMPLE_LINES = 10_000
 """Lines that are searched for signs of an earlier tokenisation."""
@@ -93,12 +92,12 @@ def train_tokenizers(
     marks: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> Tokenizers:
-    """Learn one tokeniser from both sides (`config.shared`), or one from each."""
-    if config.shared:
+    """Learn one tokeniser from both sides (`config.is_joint`), or one from each."""
+    if config.is_joint:
         tokenizer = train_tokenizer(chain(source_lines, target_lines), config, marks=marks, listener=listener)
         return Tokenizers(tokenizer, tokenizer)
-    source = train_tokenizer(source_lines, config, marks=marks, listener=listener)
-    return Tokenizers(source, train_tokenizer(target_lines, config, marks=marks, listener=listener))
+    source = train_tokenizer(source_lines, config.side("source"), marks=marks, listener=listener)
+    return Tokenizers(source, train_tokenizer(target_lines, config.side("target"), marks=marks, listener=listener))
 
 
 def with_words(tokenizer: Tokenizer, words: Iterable[str]) -> Tokenizer:
