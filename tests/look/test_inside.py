@@ -151,8 +151,9 @@ def test_long_texts_are_drawn_with_names_and_colours_that_can_be_told_apart() ->
     assert f"the first 16 of {count} pieces" in right.get_title()
     heights = sorted(text.get_position()[1] for text in right.texts)
     low, high = right.get_ylim()
-    assert len(heights) == len({text.get_color() for text in right.texts}) == 16
+    assert len(heights) == len({tuple(line.get_color()) for line in right.lines}) == 16
     assert np.diff(heights).min() > 0.05 * (high - low)
+    assert low < heights[0] < heights[-1] < high
 
 
 def test_log_probs_are_those_of_each_text_by_itself() -> None:

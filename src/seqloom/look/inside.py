@@ -55,8 +55,8 @@ MAX_MAP_PIECES = 64
 """Pieces of a text whose maps of all heads are drawn."""
 MAX_NAMED_PIECES = 24
 """Names of pieces along a side of a map; of more pieces, every second or third is named."""
-DISTINCT = colormaps["tab20"]
-"""A colour for each path."""
+DISTINCT = 0.85 * colormaps["tab20"](np.arange(20))[:, :3]
+"""A colour for each path, dark enough for thin lines."""
 
 
 def encode_text(loaded: LoadedModel, lines: Sequence[str]) -> list[GradientPair]:
@@ -299,9 +299,9 @@ def _drift_finding(loaded: LoadedModel, drift: Drift) -> Finding:
         low, high = float(drawn[:, :, 1].min()), float(drawn[:, :, 1].max())
         height = max(high - low, 1e-6) * 1.1
         # Names beside the frame, moved apart where paths end close together.
-        at_y = spread_apart(drawn[-1, :, 1], gap=height / (READABLE + 1))
+        at_y = spread_apart(drawn[-1, :, 1], gap=height / (READABLE + 2), low=low, high=high)
         for number, token in enumerate(drift.tokens[:READABLE]):
-            path, color = drawn[:, number], DISTINCT(number)
+            path, color = drawn[:, number], DISTINCT[number]
             right.plot(path[:, 0], path[:, 1], color=color, linewidth=1, marker=".", ms=4, alpha=0.8)
             right.plot(*path[0], marker="o", ms=5, color=color, fillstyle="none")
             right.annotate(
@@ -311,8 +311,8 @@ def _drift_finding(loaded: LoadedModel, drift: Drift) -> Finding:
                 textcoords=right.get_yaxis_transform(),
                 va="center",
                 fontsize=8,
-                color=color,
-                arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.4, "alpha": 0.6},
+                color=INK,
+                arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.7, "linestyle": ":", "relpos": (0, 0.5)},
                 annotation_clip=False,
                 **plain,
             )
@@ -326,13 +326,17 @@ def _drift_finding(loaded: LoadedModel, drift: Drift) -> Finding:
     return Finding(drift.stack or "drift", "How vectors move through the layers", sentence, data, draw)
 
 
-def spread_apart(places: Float64[np.ndarray, " names"], *, gap: float) -> Float64[np.ndarray, " names"]:
-    """Places in the same order, moved so that neighbours are at least `gap` apart, around the same middle."""
+def spread_apart(
+    places: Float64[np.ndarray, " names"], *, gap: float, low: float, high: float
+) -> Float64[np.ndarray, " names"]:
+    """Places in the same order between `low` and `high`, moved so that neighbours are at least `gap` apart."""
     order = np.argsort(places, kind="stable")
     steps = gap * np.arange(len(places))
-    moved = np.empty_like(places)
+    moved: Float64[np.ndarray, " names"] = np.empty_like(places)
     moved[order] = np.maximum.accumulate(places[order] - steps) + steps  # y_i ← max(y_i, y_{i-1} + gap)
-    return np.asarray(moved - (moved - places).mean())
+    moved -= (moved - places).mean()  # around the same middle
+    moved += max(0.0, low - float(moved.min())) - max(0.0, float(moved.max()) - high)
+    return moved
 
 
 # --- maps of all heads ------------------------------------------------------------------------------------------------

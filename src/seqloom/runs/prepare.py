@@ -425,7 +425,11 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
     if first.training.lora is not None:
         rate *= LORA_RATE
     as_there = "images" if start.model.reads_images else "text"
-    notice(listener, f"starting from {start_from}: {as_there} and model as there, a learning rate up to {rate:g}")
+    notice(
+        listener,
+        f"starting from {start_from}: {as_there} and model as there, task.kind={first.task.kind}, a learning rate up "
+        f"to {rate:g}",
+    )
     training = defaults.get("training", {})
     warmup = min(100, training["steps"] // 4) if "steps" in training else 100
     found = {**inherited, "training": {**training, "learning_rate": rate, "warmup": warmup}}
