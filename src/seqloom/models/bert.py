@@ -234,7 +234,7 @@ class BertConfig(ModelSettings):
 
     @property
     def max_fine_tuning_rate(self) -> float:
-        return 0.0256 / self.width  # 3e-5 for a width of 768, as published for BERT, and 2e-4 for 128
+        return min(1e-3, 3e-5 * (768 / self.width) ** 2)  # as published for BERT's 768, and 2.7e-4 for 256
 
     def sizes_for_labels(self, facts: LabelledFacts, pieces: Pieces) -> ModelSizes:
         _, width, layers, heads = next(row for row in CLASSIFIER_SIZES if facts.text.lines <= row[0])

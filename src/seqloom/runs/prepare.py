@@ -7,6 +7,7 @@ run/data/           the text as ids, in the form that the task needs
 """
 
 import json
+import math
 import os
 import platform
 import re
@@ -422,6 +423,11 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
         inherited["model"] |= start.model.sentence_settings()
         inherited["text"]["shared"] = True  # an encoder has one tokeniser; published ones record that of one side
     rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate)
+    if classes:
+        if math.isfinite(start.model.max_fine_tuning_rate):
+            rate = start.model.max_fine_tuning_rate
+        if inherited["model"].get("dropout_rate") == 0:  # more text than it could learn by heart, unlike labels
+            inherited["model"]["dropout_rate"] = defaults["model"]["dropout_rate"]
     if first.training.lora is not None:
         rate *= LORA_RATE
     as_there = "images" if start.model.reads_images else "text"

@@ -539,7 +539,9 @@ LABELLED_LADDER = (
 """From some hundred questions to millions of reviews."""
 
 FINE_TUNING_PASSES = 5
-"""Passes over labelled text for a model that starts from a trained one."""
+"""Passes over labelled data for a model that starts from a trained one."""
+FINE_TUNING_STEPS = 400.0
+"""Steps at least, if it classifies texts."""
 
 LABELLED_EXTREMES = tuple(
     LabelledFacts(facts, classes=2, longest=length) for facts, length in zip(EXTREMES, (40, 400, 4000), strict=True)
@@ -558,7 +560,7 @@ def choose_labelled_sizes(
     tokens, sizes = facts.text.tokens(pieces), model.sizes_for_labels(facts, pieces)
     passes, batch = (FINE_TUNING_PASSES if is_started else rung.passes), rung.tokens_per_batch
     if steps is None:
-        steps = round_figure(max(200.0, passes * tokens / batch))
+        steps = round_figure(max(FINE_TUNING_STEPS if is_started else 200.0, passes * tokens / batch))
     every = max(min(10, steps), min(1000, round_figure(steps / 40)))
     text, text_reason = _pieces_of_text(facts.text, pieces, most=50_000, minimum_count=1)
     training = {

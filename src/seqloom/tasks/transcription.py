@@ -28,7 +28,6 @@ from seqloom.tasks.settings import TranscriptionConfig
 from seqloom.text.tokenizer import Tokenizer
 from seqloom.training.task import Chance, Loss
 
-
 UNITS: tuple[Unit, Unit] = ("word", "character")
 """What errors of transcripts are counted in."""
 
