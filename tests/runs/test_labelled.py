@@ -177,7 +177,7 @@ def test_a_new_head_starts_from_the_trunk_of_an_encoder_bit_by_bit(encoder: Path
     assert isinstance(config.model, BertConfig)
     assert (config.model.classes, config.model.width, config.model.has_output) == (3, 16, False)
     assert config.model.sentence == SentenceConfig(pooling="cls", lowercase=True)
-    assert (config.text.kind, config.training.learning_rate) == ("word", pytest.approx(1e-3 / 5))
+    assert (config.text.kind, config.training.learning_rate) == ("word", pytest.approx(1e-3 / 2))
     model = build_model(config.model, Tokenizers.load(encoder / "text"), seed=9)
     fresh = {name: tensor.detach().clone() for name, tensor in live_weights(model).items()}
     new_names = load_start(model, config, encoder, listener=events.append)
@@ -189,6 +189,18 @@ def test_a_new_head_starts_from_the_trunk_of_an_encoder_bit_by_bit(encoder: Path
     assert new == "new: classifier.bias, classifier.weight (task masked_language_modelling → classification)"
     assert unused.startswith("not used: masked.dense.bias, masked.dense.weight, masked.norm.bias")
     assert "sentence.dense.0.weight" in unused
+
+
+def test_a_trunk_without_dropout_is_adapted_with_some(encoder: Path, text: Path, tmp_path: Path) -> None:
+    # A copy of the encoder whose settings say that it was trained without.
+    copy, settings = tmp_path / "dry", read_settings(encoder)
+    dry = settings.model_copy(update={"model": settings.model.model_copy(update={"dropout_rate": 0.0})})
+    tokenizers, weights = Tokenizers.load(encoder / "text"), load_file(encoder / "model.safetensors")
+    save_model(copy, dry, tokenizers=tokenizers, weights=weights, card=Card(None, None, 1))
+    assert chosen(text, f"training.start_from={copy}").model.dropout_rate == 0.3  # type: ignore[union-attr]
+    kept = chosen(text, f"training.start_from={encoder}").model
+    assert kept.dropout_rate == settings.model.dropout_rate  # type: ignore[union-attr]
+    assert chosen(text, f"training.start_from={copy}", "model.dropout_rate=0").model.dropout_rate == 0  # type: ignore[union-attr]
 
 
 def test_a_trunk_that_does_not_fit_is_refused_by_name(encoder: Path, text: Path, tmp_path: Path) -> None:

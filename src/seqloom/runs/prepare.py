@@ -425,7 +425,7 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
     rate = min(start.training.learning_rate / 5, start.model.max_fine_tuning_rate)
     if classes:
         if math.isfinite(start.model.max_fine_tuning_rate):
-            rate = start.model.max_fine_tuning_rate
+            rate = min(start.training.learning_rate / 2, start.model.max_fine_tuning_rate)
         if inherited["model"].get("dropout_rate") == 0:  # more text than it could learn by heart, unlike labels
             inherited["model"]["dropout_rate"] = defaults["model"]["dropout_rate"]
     if first.training.lora is not None:
