@@ -12,8 +12,8 @@ The features alone do not give P. A model with a pointer returns in their place 
 
     r = [f; z; a_1 … a_n; x_1 … x_n]
 
-and `PointerOutput` makes P of it, for whoever passes features to the output of a model. Symbols in r are numbers that
-floats hold exactly, up to 2²⁴. Padding of the source has a_j = 0.
+and `PointerOutput` computes P from it, so callers treat r as they treat features. Symbols in r are numbers that floats
+hold exactly, up to 2²⁴. Padding of the source has a_j = 0.
 """
 
 import math
