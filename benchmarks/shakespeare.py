@@ -31,7 +31,7 @@ import seqloom
 from harness.processes import exit_on_termination
 from harness.progress import say
 from seqloom.core.errors import SeqloomError, UsageError
-from seqloom.core.symbols import END
+from seqloom.core.symbols import BEGIN, END
 from seqloom.runs.loading import LoadedModel
 
 GOAL = 1.88
@@ -77,7 +77,8 @@ def losses(model: LoadedModel, windows: Iterator[Int64[np.ndarray, "rows letters
     found = []
     for window in windows:
         ids = torch.from_numpy(window).to(model.device)
-        features, _ = model.model(ids[:, :-1], None)  # [rows, time, width]
+        previous = ids[:, :-1].masked_fill(ids[:, :-1] == END, BEGIN)  # a newline is read as the beginning of its line
+        features, _ = model.model(previous, None)  # [rows, time, width]
         total = model.model.output.cross_entropy(features.flatten(0, 1), ids[:, 1:].flatten())
         found.append(float(total) / ids[:, 1:].numel())
     return found
