@@ -298,7 +298,7 @@ def denoising(folder: Path, seed: int, quick: bool) -> Figures:
 
 BASE, ALL_WEIGHTS, LORA, NUMBERS = "before", "all weights", "LoRA", "numbers of LoRA, % of the weights"
 MAX_NUMBERS = 10.0
-LORA_SETTINGS = ("training.lora.rank=8", "training.lora.targets=[all]")
+LORA_SETTINGS = ("training.lora.rank=11", "training.lora.targets=[all]")
 ADAPTING_STEPS = "training.steps=1000"
 """For both ways: some thirty passes over 2,000 pairs, after which neither gains."""
 

@@ -71,8 +71,11 @@ POSITIONS = (
 )
 """Settings of tasks in which the position in the data is counted."""
 
-LORA_RATE = 5
+LORA_RATE = 10
 """Factor of the learning rate with training.lora: adapters begin at zero, and need not keep what was learned."""
+
+MAX_LORA_DROPOUT_RATE = 0.1
+"""Of a frozen model with training.lora: few numbers hardly overfit, and cannot learn to make up for what is dropped."""
 
 MAX_CONTINUED_LENGTH = 128
 """Tokens of a window, if an encoder is trained further and task.length is not given."""
@@ -430,6 +433,8 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
             inherited["model"]["dropout_rate"] = defaults["model"]["dropout_rate"]
     if first.training.lora is not None:
         rate *= LORA_RATE
+        if "dropout_rate" in inherited["model"]:
+            inherited["model"]["dropout_rate"] = min(inherited["model"]["dropout_rate"], MAX_LORA_DROPOUT_RATE)
     as_there = "images" if start.model.reads_images else "text"
     notice(
         listener,
