@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from seqloom.core.archive import is_archive
-from seqloom.core.config import read_config_file, resolve, to_yaml
+from seqloom.core.config import Tree, merge, read_config_file, read_override, resolve, to_yaml
 from seqloom.core.errors import DataError, ModelError, SeqloomError, UsageError
 from seqloom.core.events import Event, Listener, ignore, notice, phase
 from seqloom.core.files import matching_files, read_json, require_run, write_atomically
@@ -36,6 +36,7 @@ from seqloom.runs.denoising import translator_settings
 from seqloom.runs.loading import find_model, require_device, symbols_of
 from seqloom.runs.memory import FEWEST, require_memory
 from seqloom.runs.model_dir import read_settings, stored_tokenizers
+from seqloom.runs.recognition import command_words, overruled, recognise, require_one
 from seqloom.runs.sizing import settled
 from seqloom.runs.translation import TEACHER, Split
 from seqloom.tasks.settings import DenoisingConfig, MaskedLanguageModellingConfig
@@ -111,13 +112,15 @@ def choose_config(
     *,
     train: Sequence[str],
     dev: Sequence[str],
+    out: Path | None = None,
     model: BuildsModel | None = None,
     formats: Sequence[Format] = FORMATS,
     listener: Listener,
 ) -> RunConfig:
     """The settings of a new run: chosen for its data, then the file, then the overrides.
 
-    `model` are the settings of a model that take the place of its section, or are recorded there.
+    `model` are the settings of a model that take the place of its section, or are recorded there; `out` is the run, for
+    messages.
     """
     named: dict[str, Any] = {side: list(names) for side, names in (("train", train), ("dev", dev)) if names}
     # Once without looking at the data, so that an invalid setting is refused before anything slow begins.
@@ -126,6 +129,8 @@ def choose_config(
         defaults["model"] = model.model_dump(mode="json")
     elif (task_kind := getattr(model, "task_kind", "translation")) != "translation":
         defaults |= {"model": OutsideConfig.of(model).model_dump(mode="json"), "task": {"kind": task_kind}}
+    if model is None:
+        defaults |= _recognised_kind(file, overrides, train=train, dev=dev, out=out, formats=formats, listener=listener)
     first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     require_device(first.device)
     require_no_shortlist(first)
@@ -219,6 +224,38 @@ def choose_config(
     report_warmup(config, listener=listener)
     require_memory(config, FEWEST)
     return config
+
+
+def _recognised_kind(
+    file: Path | None,
+    overrides: Sequence[str],
+    *,
+    train: Sequence[str],
+    dev: Sequence[str],
+    out: Path | None,
+    formats: Sequence[Format],
+    listener: Listener,
+) -> dict[str, Any]:
+    """The kind of task or model that the training files are meant for, as a default, if no setting names one."""
+    given = read_config_file(file) if file is not None else Tree()
+    for override in overrides:
+        given = merge(given, read_override(override))
+    if overruled(given.values):
+        return {}
+    data = given.values.get("data")
+    settings = data if isinstance(data, Mapping) else {}
+    names = list(train) or settings.get("train")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return {}
+    encoding = settings.get("encoding", "utf-8")
+    readings = recognise(names, formats=formats, encoding=encoding if isinstance(encoding, str) else "utf-8")
+    words = list(command_words(file, overrides, train=train, dev=dev, out=out))
+    reading = require_one(readings, names=names, words=words)
+    if reading is None:
+        return {}
+    notice(listener, f"{reading.setting}, because of {names[0]}: {reading.reason} (name another kind to overrule)")
+    name, _, kind = reading.setting.partition("=")
+    return {name.partition(".")[0]: {"kind": kind}}
 
 
 def _require_fitting_start(start_from: str, start: RunConfig, file: Path | None, overrides: Sequence[str]) -> None:

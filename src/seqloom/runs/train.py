@@ -176,7 +176,9 @@ def train(
     if os.environ.get("RANK", "0") == "0":
         require_new(run)
     readable = (*FORMATS, *formats)
-    chosen = choose_config(file, overrides, train=train, dev=dev, model=model, formats=readable, listener=listener)
+    chosen = choose_config(
+        file, overrides, train=train, dev=dev, out=run, model=model, formats=readable, listener=listener
+    )
     with join(require_device(chosen.device)) as world:
         _require_shares(chosen, world, listener=listener)
         world.first_does(lambda: prepare_run(run, chosen, formats=readable, listener=listener), what="prepare the run")
