@@ -23,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = call("train", *SETTINGS, "--train", train, "--dev", dev, "--out", folder / "run")
     assert found.code == 0, found.err
     assert f"seqloom tag {folder / 'run' / 'model'} FILE" in found.out
-    assert "dev accuracy by counting: upos most frequent tag " in found.err
+    assert "dev scores by counting: upos accuracy: most frequent tag " in found.err
     assert "dev: 1 of 202 words (0.50%) have tags in column upos that are not among those of the model" in found.err
     return folder / "run"
 

@@ -84,7 +84,7 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
     "records of pairs": ("a.jsonl", ['{"source": "a b", "target": "c"}'] * 20, []),
     "records, one text": ("a.jsonl", ['{"text": "a b"}'] * 20, []),
     "one text": ("a.txt", plain(), []),
-    "a text with repeated beginnings": ("a.txt", [f"{'the' if len(each) % 2 else 'a'} {each} the" for each in plain()], []),
+    "a text, two beginnings": ("a.txt", [f"{'the' if len(each) % 2 else 'a'} {each} the" for each in plain()], []),
     "sentences of equal length": ("a.txt", [f"{one} {two}" for one in WORDS for two in ("", "go")], []),
     "three columns": ("a.tsv", [f"{at} a\t{at} b\tV;{'SG' if at % 2 else 'PL'}" for at in range(60)], []),
 }  # fmt: skip

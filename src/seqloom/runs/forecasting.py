@@ -44,6 +44,7 @@ from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import Sizing, choose_series_sizes
+from seqloom.runs.twins import beside, report_unbeaten
 from seqloom.tasks.forecasting import ForecastingTask, SeriesPart
 from seqloom.tasks.settings import ForecastingConfig
 from seqloom.text.tokenizer import NoTokenizers, Tokenizers
@@ -294,23 +295,23 @@ class SeriesData:
         figures = task.validate(loaded.model)
         signature = f"horizon:{model.horizon}|history:{model.history}|scaled"
         rules = self._rule_errors(loaded.config)
-        scores = (
-            CorpusScore("MSE", figures["loss"], signature),
-            CorpusScore("MAE", figures["mae"], signature),
-            *(CorpusScore(f"MSE of {name}", error, signature) for name, error in rules.items()),
-        )
+        own = (CorpusScore("MSE", figures["loss"], signature), CorpusScore("MAE", figures["mae"], signature))
+        scores = beside(own, {"MSE": rules})
         windows = len(task.dev.begins(history=model.history, horizon=model.horizon))
         listener(Event("scores", {"data": "dev", "lines": windows, "scores": [vars(each) for each in scores]}))
         best = min(rules, key=lambda name: rules[name])
         share = figures["loss"] / rules[best] if rules[best] else np.inf
         if share < 1:
             notice(listener, f"dev MSE {figures['loss']:.4f}: {1 - share:.0%} below {best}, the best rule")
-        else:
-            notice(
-                listener,
-                f"the model does not beat {best}: dev MSE {figures['loss']:.4f} against {rules[best]:.4f}; use that "
-                "rule, give more rows, or try another model.history or model.design",
-            )
+        report_unbeaten(
+            own,
+            {"MSE": rules},
+            model="forecaster",
+            remedy="use that rule, give more rows, or try another model.history or model.design",
+            is_error=True,
+            decimals=4,
+            listener=listener,
+        )
         record = calibrate(task, loaded.model, quantiles=_quantiles(self.train.values))
         return DevResult(scores, windows, arrays=record.arrays())
 

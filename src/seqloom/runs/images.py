@@ -31,12 +31,14 @@ from seqloom.data.images import (
     read_images,
     store_images,
 )
+from seqloom.metrics.classification import score_labels
 from seqloom.models.vision import ImageModelSettings
 from seqloom.runs.config import RunConfig
 from seqloom.runs.labelled import measure_dev
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import Sizing, choose_image_sizes
+from seqloom.runs.twins import TwinScores, twins_text
 from seqloom.tasks.classification import ClassificationTask, ImageExamples
 from seqloom.tasks.settings import ClassificationConfig
 from seqloom.text.tokenizer import NoTokenizers, Tokenizers
@@ -220,9 +222,10 @@ class ImageData:
         )
         return ImageData(NoTokenizers(), train, dev)
 
-    def task(self, config: RunConfig, *, device: torch.device, listener: Listener) -> ClassificationTask:  # noqa: ARG002
-        """What the model is trained for."""
+    def task(self, config: RunConfig, *, device: torch.device, listener: Listener) -> ClassificationTask:
+        """What the model is trained for. The scores of the most frequent class are reported first."""
         _, task = image_settings(config)
+        notice(listener, f"dev scores by counting: {twins_text(self._majority(config))}")
         train, dev = (
             ImageExamples(store, config.data.images, scaling_of(config), config.seed)
             for store in (self.train, self.dev)
@@ -239,5 +242,14 @@ class ImageData:
         return ()
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
-        """Accuracy and macro-F1 of the dev images."""
-        return measure_dev(self.task(loaded.config, device=loaded.device, listener=listener), loaded, listener=listener)
+        """Accuracy and macro-F1 of the dev images; beside them those of the most frequent class."""
+        task = self.task(loaded.config, device=loaded.device, listener=ignore)
+        return measure_dev(task, loaded, twins=self._majority(loaded.config), listener=listener)
+
+    def _majority(self, config: RunConfig) -> TwinScores:
+        """The scores of the most frequent class of the training images."""
+        _, task = image_settings(config)
+        expected = [task.labels[at] for at in self.dev.labels.tolist()]
+        given = task.labels[int(np.bincount(self.train.labels, minlength=len(task.labels)).argmax())]
+        scores = score_labels([given] * len(expected), expected)
+        return {each.name: {"most frequent class": each.value} for each in scores}

@@ -2,11 +2,14 @@
 
 run/data/train/     the training texts as ids with their classes, memory-mapped
 run/data/dev/       the held-out texts likewise
+run/data/counted.json  how well classifiers that only count do on them
 
 The labels are found when sizes are chosen, and are part of the settings (`task.labels`). Without dev files, examples
-drawn by the seed are held out.
+drawn by the seed are held out. Before training, the most frequent label and naive Bayes (`classical.bayes`) are fitted
+and measured: a classifier that is trained for minutes has to beat what is counted in seconds.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
@@ -15,9 +18,11 @@ from typing import Any
 
 import torch
 
+from seqloom.classical.bayes import NaiveBayes, majority_label, words_of
 from seqloom.core.declaration import LabelledFacts, TextFacts
 from seqloom.core.errors import DataError, Problem, UsageError
-from seqloom.core.events import Event, Listener, notice
+from seqloom.core.events import Event, Listener, notice, phase
+from seqloom.core.files import read_json, write_atomically
 from seqloom.core.seeds import seed_for
 from seqloom.data.labelled import (
     LabelledCorpus,
@@ -34,6 +39,7 @@ from seqloom.runs.detection import sample_text
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import SAMPLED_LINES, Sizing, choose_labelled_sizes
+from seqloom.runs.twins import TwinScores, beside, report_unbeaten, twins_text
 from seqloom.tasks.classification import ClassificationTask, TextExamples
 from seqloom.tasks.settings import ClassificationConfig
 from seqloom.text.formats.readers import FORMATS
@@ -41,6 +47,9 @@ from seqloom.text.formats.segments import Format
 from seqloom.text.normalise import collapse_spaces
 from seqloom.text.tokenizer import Tokenizers, word_cutter
 from seqloom.text.tokenizer_training import train_tokenizer
+
+MAX_COUNTED_EXAMPLES = 200_000
+"""Training examples, the first ones, from which naive Bayes is counted, in seconds."""
 
 
 def size_labelled(
@@ -220,6 +229,31 @@ class LabelledText:
                     f"{name}: {report.cut_lines:,} of {report.lines:,} examples are longer than the {longest} symbols "
                     f"that the model reads; {report.cut_tokens:,} tokens at their ends are not read",
                 )
+        counted = measure_counting(self.train, self.dev, listener=listener)
+        write_atomically(run / "data" / "counted.json", json.dumps(counted, indent=2) + "\n")
+        notice(listener, f"dev scores by counting: {twins_text(counted)}")
+
+
+def measure_counting(train: LabelledLines, dev: LabelledLines, *, listener: Listener) -> dict[str, dict[str, float]]:
+    """Accuracy and macro-F1 of dev texts, in percent, by the most frequent label and by naive Bayes over n-grams."""
+    phase(listener, "counting n-grams, to compare with")
+    labels = [line.label for line in train]
+    expected = [line.label for line in dev]
+    bayes = NaiveBayes.fit(
+        (words_of(line.texts) for line in islice(train, MAX_COUNTED_EXAMPLES)), labels[:MAX_COUNTED_EXAMPLES]
+    )
+    found = {
+        "most frequent label": [majority_label(labels)] * len(expected),
+        "n-gram Bayes": bayes.classify(words_of(line.texts) for line in dev),
+    }
+    if len(labels) > MAX_COUNTED_EXAMPLES:
+        notice(listener, f"n-gram Bayes is counted from the first {MAX_COUNTED_EXAMPLES:,} of {len(labels):,} examples")
+    scores = {name: score_labels(given, expected) for name, given in found.items()}
+    return {metric: {name: each[at].value for name, each in scores.items()} for at, metric in enumerate(METRICS)}
+
+
+METRICS = ("accuracy", "macro-F1")
+"""What is measured of a classifier, in the order of `score_labels`."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +263,7 @@ class LabelledData:
     tokenizers: Tokenizers
     train: LabelledStore
     dev: LabelledStore
+    counted: TwinScores
 
     @staticmethod
     def load(run: Path, config: RunConfig) -> "LabelledData":
@@ -237,7 +272,13 @@ class LabelledData:
         train, dev = (
             LabelledStore.open(run / "data" / name, classes=classes, verify=True) for name in ("train", "dev")
         )
-        return LabelledData(Tokenizers.load(run / "text"), train, dev)
+        try:
+            counted = read_json(run / "data" / "counted.json")
+        except FileNotFoundError:  # a run of an earlier version
+            counted = {}
+        except (OSError, ValueError) as error:
+            raise DataError(f"{run / 'data' / 'counted.json'} cannot be read: {error}") from error
+        return LabelledData(Tokenizers.load(run / "text"), train, dev, counted)
 
     def task(self, config: RunConfig, *, device: torch.device, listener: Listener) -> ClassificationTask:  # noqa: ARG002
         """What the model is trained for."""
@@ -254,22 +295,28 @@ class LabelledData:
             "tokens": len(self.train.ids),
             "data": self.train.fingerprint(),
             "tokenizers": [self.tokenizers.target.fingerprint],
+            "counted": self.counted,
         }
 
     def sample_texts(self) -> Sequence[Iterable[str]]:
         return [sample_text(self.train.ids, self.tokenizers.target)]
 
     def measure(self, loaded: Loaded, *, listener: Listener) -> DevResult:
-        """Accuracy and macro-F1 of the dev text."""
-        return measure_dev(self.task(loaded.config, device=loaded.device, listener=listener), loaded, listener=listener)
+        """Accuracy and macro-F1 of the dev text; beside them those of counting."""
+        task = self.task(loaded.config, device=loaded.device, listener=listener)
+        return measure_dev(task, loaded, twins=self.counted, listener=listener)
 
 
-def measure_dev(task: ClassificationTask, loaded: Loaded, *, listener: Listener) -> DevResult:
-    """Accuracy and macro-F1 of the dev data of a classifier."""
+def measure_dev(task: ClassificationTask, loaded: Loaded, *, twins: TwinScores, listener: Listener) -> DevResult:
+    """Accuracy and macro-F1 of the dev data of a classifier, followed by those of its twins."""
     config = loaded.config
     labels, scores = task.config.labels, task.dev_scores(loaded.model)
     found = [labels[number] for number in scores.argmax(1).tolist()]
     bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
     measured = score_labels(found, task.dev_labels(), bootstrap=bootstrap)
-    listener(Event("scores", {"data": "dev", "lines": len(found), "scores": [asdict(each) for each in measured]}))
-    return DevResult(measured, len(found))
+    shown = beside(measured, twins)
+    listener(Event("scores", {"data": "dev", "lines": len(found), "scores": [asdict(each) for each in shown]}))
+    what = "images" if config.model.reads_images else "text"
+    remedy = f"train for more steps, give more labelled {what}, or start from a trained model (training.start_from)"
+    report_unbeaten(measured[:1], twins, model="classifier", remedy=remedy, listener=listener)
+    return DevResult(shown, len(found))

@@ -48,6 +48,7 @@ from seqloom.runs.config import RunConfig
 from seqloom.runs.loading import Loaded, find_model, load_any
 from seqloom.runs.model_dir import DevResult, read_settings
 from seqloom.runs.sizing import Sizing, choose_tagged_sizes
+from seqloom.runs.twins import beside, report_unbeaten, twins_text
 from seqloom.tasks.settings import TaggingConfig
 from seqloom.tasks.tagging import TaggingTask, WordRows
 from seqloom.text.edit_scripts import apply_script
@@ -260,7 +261,7 @@ class TaggedText:
         write_values(run / "data" / "dev.txt", [each.forms for each in self.dev], columns)
         counted = measure_counting(self.train, self.dev, task, listener=listener)
         write_atomically(run / "data" / "counted.json", json.dumps(counted, indent=2) + "\n")
-        notice(listener, f"dev accuracy by counting: {counting_text(counted)}")
+        notice(listener, f"dev scores by counting: {twins_text(twins_of(counted))}")
 
 
 def _tags(task: TaggingConfig) -> dict[str, tuple[str, ...]]:
@@ -285,7 +286,10 @@ def _untagged(column: str, values: Counter[str], *, words: int) -> str:
 def measure_counting(
     train: Sequence[TaggedSentence], dev: Sequence[TaggedSentence], task: TaggingConfig, *, listener: Listener
 ) -> dict[str, dict[str, float]]:
-    """The dev accuracy, in percent, of the most frequent tag of each word and of a hidden Markov model, by column."""
+    """The dev accuracy, in percent, of the most frequent tag of each word and of a hidden Markov model, by column.
+
+    Of columns with spans, their F1 as well, as `COLUMN span F1`.
+    """
     phase(listener, "counting tags, to compare with")
     measured: dict[str, dict[str, float]] = {}
     for column in task.columns:
@@ -294,20 +298,28 @@ def measure_counting(
         if len(task.tags[column]) <= MAX_HMM_TAGS:
             taggers["hmm"] = HmmTagger.fit(pairs)
         expected = [each.values[column] for each in dev]
-        measured[column] = {
-            name: score_tags([written(column, each.forms, tagger.tag(each.forms)) for each in dev], expected).value
+        found = {
+            name: [written(column, each.forms, tagger.tag(each.forms)) for each in dev]
             for name, tagger in taggers.items()
         }
+        measured[column] = {name: score_tags(tags, expected).value for name, tags in found.items()}
+        if column in task.schemes:
+            spans = {name: score_spans(tags, expected).value for name, tags in found.items()}
+            measured[f"{column} span F1"] = spans
     return measured
 
 
-def counting_text(counted: Mapping[str, Mapping[str, float]]) -> str:
-    """The accuracies in words."""
-    names = {"majority": "most frequent tag", "hmm": "HMM"}
-    return "; ".join(
-        f"{column} {', '.join(f'{names[name]} {value:.2f}' for name, value in values.items())}"
-        for column, values in counted.items()
-    )
+TWIN_NAMES = {"majority": "most frequent tag", "hmm": "HMM"}
+
+
+def twins_of(counted: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """What `measure_counting` gave, by the names of scores."""
+    return {
+        key if key.endswith(" span F1") else f"{key} accuracy": {
+            TWIN_NAMES[name]: each for name, each in values.items()
+        }
+        for key, values in counted.items()
+    }
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -444,20 +456,9 @@ class TaggedData:
             found[column] = [written(column, *pair) for pair in zip(forms, tags, strict=True)]
         bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         scores = score_columns(found, expected, schemes=task.schemes, bootstrap=bootstrap)
-        listener(Event("scores", {"data": "dev", "lines": len(forms), "scores": [asdict(each) for each in scores]}))
-        self._compare(scores, listener=listener)
-        return DevResult(scores, len(forms))
-
-    def _compare(self, scores: Sequence[CorpusScore], *, listener: Listener) -> None:
-        """Say which columns are not better than what counting achieves."""
-        values = {each.name: each.value for each in scores}
-        notice(listener, f"by counting: {counting_text(self.counted)}")
-        for column, counted in self.counted.items():
-            best = max(counted, key=counted.__getitem__)
-            if values[f"{column} accuracy"] <= counted[best]:
-                names = {"majority": "the most frequent tag of each word", "hmm": "a hidden Markov model"}
-                notice(
-                    listener,
-                    f"column {column}: the model is not better than {names[best]}, which has {counted[best]:.2f}% "
-                    "after seconds; train for more steps, or give more tagged text",
-                )
+        twins = twins_of(self.counted)
+        shown = beside(scores, twins)
+        listener(Event("scores", {"data": "dev", "lines": len(forms), "scores": [asdict(each) for each in shown]}))
+        remedy = "train for more steps, or give more tagged text"
+        report_unbeaten(scores, twins, model="tagger", remedy=remedy, listener=listener)
+        return DevResult(shown, len(forms))
