@@ -202,7 +202,10 @@ def test_a_model_that_beats_no_rule_says_so(place: Path, tmp_path: Path) -> None
     harm = ("training.steps=2", "training.learning_rate=3", "training.warmup=0", "training.validate_every=2")
     found = call("train", *SETTINGS, *harm, "--train", place / "train.csv", "--out", tmp_path / "run")
     assert found.code == 0, found.err
-    assert re.search(r"MSE: the forecaster \([\d.]+\) does not beat the last period of 7 \([\d.]+\)", found.err)
+    said = re.search(r"the model does not beat last period of 7 \(MSE [\d.]+ against [\d.]+\)", found.err)
+    assert said is not None
+    assert f"Note   {said[0]}" in found.out
+    assert said[0] in call("info", tmp_path / "run").out
     shown = call("forecast", tmp_path / "run", place / "all.csv", "--backtest")
     assert shown.lines[-1].startswith("the model does not beat last period of 7")
 

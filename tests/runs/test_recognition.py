@@ -11,6 +11,7 @@ from tests.tagged_text import sentences, write_conllu
 
 from seqloom.core.errors import UsageError
 from seqloom.core.events import Event, ignore
+from seqloom.runs import recognition
 from seqloom.runs.prepare import choose_config
 from seqloom.runs.recognition import TrainFiles, recognise
 from seqloom.runs.train import train
@@ -69,16 +70,7 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
     ),
     "recordings": ("t.tsv", [f"d/{at}.wav\t{text}" for at, text in enumerate(plain())], ["task.kind=transcription"]),
     "strokes": ("t.jsonl", ['{"strokes": [[[0, 1]]], "text": "ab"}'] * 12, ["task.kind=transcription"]),
-    "images of anything": (
-        "t.tsv",
-        [f"{at}.png\t{text}" for at, text in enumerate(plain())],
-        ["task.kind=transcription", "task.kind=captioning"],
-    ),
-    "images with captions": (
-        "t.tsv",
-        ["image\tcaption", *(f"{at}.png\t{text}" for at, text in enumerate(plain()))],
-        ["task.kind=captioning"],
-    ),
+    "images": ("t.tsv", [f"{at}.png\t{word}" for at, word in enumerate(WORDS)], ["task.kind=transcription"]),
     "pairs": ("a.tsv", PAIRS, ["task.kind=translation"]),
     "few pairs, doubled": ("a.tsv", PAIRS[:5] * 20, ["task.kind=translation"]),
     "records of pairs": ("a.jsonl", ['{"source": "a b", "target": "c"}'] * 20, []),
@@ -100,6 +92,21 @@ def test_the_shape_of_a_file_tells_its_task(tmp_path: Path, case: str) -> None:
     name, lines, expected = CASES[case]
     path = write(tmp_path / name, lines)
     assert [each.setting for each in recognise([str(path)])] == expected
+
+
+@pytest.mark.parametrize("reads_captions", [True, False])
+def test_images_with_texts_of_several_words_may_be_captions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_captions: bool
+) -> None:
+    monkeypatch.setattr(recognition, "READS_CAPTIONS", reads_captions)
+    rows = [f"{at}.png\t{text}" for at, text in enumerate(plain())]
+    found = [
+        [each.setting.removeprefix("task.kind=") for each in recognise([str(write(tmp_path / name, lines))])]
+        for name, lines in {"lines.tsv": rows, "named.tsv": ["image\tcaption", *rows]}.items()
+    ]
+    assert found == (
+        [["transcription", "captioning"], ["captioning"]] if reads_captions else [["transcription"], ["transcription"]]
+    )
 
 
 def test_folders_of_images_arrays_and_treebanks_are_recognised(tmp_path: Path) -> None:
@@ -132,11 +139,11 @@ def test_only_the_first_lines_are_read_and_pipes_are_not_opened(tmp_path: Path) 
 
 
 def test_two_readings_show_both_commands(tmp_path: Path) -> None:
-    path = write(tmp_path / "my pictures.tsv", [f"{at}.png\t{text}" for at, text in enumerate(plain())])
+    path = write(tmp_path / "my numbers.tsv", rows("{value:.3f}\t{at}.5"))
     with pytest.raises(UsageError) as refused:
         train(None, ["seed=3"], train=[str(path)], out=tmp_path / "run")
     message = str(refused.value)
-    for kind in ("transcription", "captioning"):
+    for kind in ("forecasting", "translation"):
         assert f"seqloom train task.kind={kind} seed=3 --train '{path}' --out {tmp_path / 'run'}\n" in message
     assert refused.value.exit_code == 2
     assert not (tmp_path / "run").exists()

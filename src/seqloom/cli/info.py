@@ -155,6 +155,8 @@ def _describe(
         unit = {"labelled images": "images", "series": "windows"}.get(config.data_kind, "lines")
         where = f"{score.get('data', '?')}, {score.get('lines', '?')} {unit}"
         scores.append(("Scores", f"{score['name']} {value} {interval} on {where}  {score['signature']}"))
+    if (note := card.trained_on.get("unbeaten")) is not None:
+        scores.append(("Scores", str(note)))
     if use == "translator" and (calibration := read_calibration(folder)) is not None:
         low, high = calibration.values[0], calibration.values[-1]
         learned = f"{low:.2f} to {high:.2f}, learned from {calibration.lines:,} lines"

@@ -194,6 +194,8 @@ def require_files(config: Path | None, names: list[str]) -> None:
 
 def describe(trained: "Trained") -> list[str]:
     """The result of a run, and commands to run next."""
+    from seqloom.runs.twins import unbeaten
+
     outcome, model = trained.outcome, trained.model
     if outcome.reason == "fitted":
         effort = f"{outcome.message.capitalize()} in {duration(outcome.seconds)}"
@@ -221,5 +223,6 @@ def describe(trained: "Trained") -> list[str]:
         f"Model  {model}",
         effort,
         *(f"{'Dev' if at == 0 else '':5}  {row}" for at, row in enumerate(score_rows(trained.scores))),
+        *([f"Note   {note}"] if (note := unbeaten(trained.scores)) is not None else []),
         *(f"{'Next' if at == 0 else '':5}  {line}" for at, line in enumerate(commands)),
     ]

@@ -303,15 +303,8 @@ class SeriesData:
         share = figures["loss"] / rules[best] if rules[best] else np.inf
         if share < 1:
             notice(listener, f"dev MSE {figures['loss']:.4f}: {1 - share:.0%} below {best}, the best rule")
-        report_unbeaten(
-            own,
-            {"MSE": rules},
-            model="forecaster",
-            remedy="use that rule, give more rows, or try another model.history or model.design",
-            is_error=True,
-            decimals=4,
-            listener=listener,
-        )
+        remedy = "use that rule, give more rows, or try another model.history or model.design"
+        report_unbeaten(scores, remedy=remedy, listener=listener)
         record = calibrate(task, loaded.model, quantiles=_quantiles(self.train.values))
         return DevResult(scores, windows, arrays=record.arrays())
 

@@ -318,5 +318,5 @@ def measure_dev(task: ClassificationTask, loaded: Loaded, *, twins: TwinScores, 
     listener(Event("scores", {"data": "dev", "lines": len(found), "scores": [asdict(each) for each in shown]}))
     what = "images" if config.model.reads_images else "text"
     remedy = f"train for more steps, give more labelled {what}, or start from a trained model (training.start_from)"
-    report_unbeaten(measured[:1], twins, model="classifier", remedy=remedy, listener=listener)
+    report_unbeaten(shown, remedy=remedy, listener=listener)
     return DevResult(shown, len(found))

@@ -46,6 +46,7 @@ from seqloom.metrics.scoring import CorpusScore
 from seqloom.nn.fast.int8 import Int8Weight, kept_scales
 from seqloom.runs.config import RunConfig
 from seqloom.runs.languages import split_choice, with_languages
+from seqloom.runs.twins import unbeaten
 from seqloom.search.settings import OutputLimit
 from seqloom.text.detection import LanguageTable, read_tables, save_tables
 from seqloom.text.tokenizer import DESCRIPTION, NoTokenizers, Tokenizers
@@ -99,7 +100,7 @@ class Card:
     parameters: int
     """Numbers in its weights."""
     trained_on: Mapping[str, Any] = field(default_factory=dict)
-    """Pairs, tokens, steps, hashes of the data."""
+    """Pairs, tokens, steps, hashes of the data; `unbeaten` says which count-based twins it does not beat."""
     scores: tuple[Mapping[str, Any], ...] = ()
     """Scores with their signatures and the data they were measured on."""
     version: str = __version__
@@ -134,7 +135,10 @@ class Card:
         """The same with scores on so many lines of dev text. JSON knows no infinity: that value is null."""
         records = [{**asdict(each), "data": "dev", "lines": lines} for each in scores]
         measured = (each if math.isfinite(each["value"]) else {**each, "value": None} for each in records)
-        return replace(self, scores=tuple(measured))
+        trained_on = {name: value for name, value in self.trained_on.items() if name != "unbeaten"}
+        if (sentence := unbeaten(scores)) is not None:
+            trained_on["unbeaten"] = sentence
+        return replace(self, scores=tuple(measured), trained_on=trained_on)
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.core.errors import DataError, SeqloomError, UsageError
-from seqloom.core.files import LineReader, matching_files
-from seqloom.core.text_files import bare_name
+from seqloom.core.files import matching_files
+from seqloom.core.text_files import LineDecoder, bare_name, open_bytes
 from seqloom.data.frames import SUFFIXES, FrameKind
 from seqloom.data.labelled import MARK, MAX_LABELS, USUAL_LABELS
 from seqloom.data.series import SeriesForm, find_series_form
 from seqloom.data.tokens import value_columns
 from seqloom.data.transcribed import FILE_MEMBERS, TEXT_HEADINGS
+from seqloom.runs.config import TASKS
 from seqloom.text.formats.conllu import find_layout
 from seqloom.text.formats.jsonl import BadRecord, parse_record
 from seqloom.text.formats.readers import FORMATS, format_of, is_tsv
@@ -39,6 +40,9 @@ from seqloom.text.formats.segments import Format
 
 SAMPLED_LINES = 5_000
 """Lines at the beginning of each file that are looked at."""
+
+SAMPLED_BYTES = 1 << 20
+"""Bytes at the beginning of each file that are looked at; a line that they cut is left out."""
 
 MOST = 0.9
 """The share of the lines that must have a shape: those that have not are errors of that kind of file."""
@@ -54,6 +58,12 @@ MAX_SENTENCE_WORDS = 300
 
 CAPTION_HEADINGS = ("caption", "captions")
 """Names of the column or member of a caption."""
+
+MIN_CAPTION_WORDS = 3
+"""Words on average from which the texts of images may be captions."""
+
+READS_CAPTIONS = "captioning" in TASKS
+"""Without that task, images with texts are transcribed."""
 
 _LABEL = re.compile(r"[\w.:+/&-]{1,40}")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -86,7 +96,13 @@ class TrainFiles:
             is_text = found is None or ".jsonl" in found.suffixes
             if not path.is_file() or not is_text or path.suffix.lower() == ".npz":
                 return ()
-            return tuple(islice(LineReader(path, encoding), SAMPLED_LINES))
+            decoder = LineDecoder(str(path), encoding)
+            with open_bytes(path) as file:
+                begin = file.read(SAMPLED_BYTES)
+                lines = decoder.feed(begin)
+                if len(begin) < SAMPLED_BYTES:
+                    lines = [*lines, *decoder.feed(b"")]
+            return tuple(lines[:SAMPLED_LINES])
 
         return TrainFiles(paths, tuple(map(first_lines, paths)))
 
@@ -144,6 +160,20 @@ class TrainFiles:
                 return None
             kinds |= {kind for kind in named[0] if kind is not None}
         return kinds or None
+
+    @cached_property
+    def words_of_a_text(self) -> float:
+        """Words beside the name of a file, on average."""
+        texts = [
+            [str(value) for name, value in record.items() if name in TEXT_HEADINGS]
+            for records in self.records or ()
+            for record in records
+        ] or [
+            [cell for cell in row if Path(cell).suffix.lower() not in SUFFIXES]
+            for rows in self.tables or ()
+            for row in rows
+        ]
+        return sum(len(text.split()) for row in texts for text in row) / max(1, len(texts))
 
     @cached_property
     def headings(self) -> set[str]:
@@ -214,7 +244,7 @@ def tagging(files: TrainFiles) -> str | None:
 
 def transcription(files: TrainFiles) -> str | None:
     """A table that names recordings, strokes or images, and has a transcript for each."""
-    if not files.named_kinds or files.headings & set(CAPTION_HEADINGS):
+    if not files.named_kinds or (READS_CAPTIONS and files.headings & set(CAPTION_HEADINGS)):
         return None
     if files.records is not None and not files.headings & set(TEXT_HEADINGS):
         return None
@@ -222,8 +252,10 @@ def transcription(files: TrainFiles) -> str | None:
 
 
 def captioning(files: TrainFiles) -> str | None:
-    """A table that names images, and has a text for each."""
-    if files.named_kinds != {"image"}:
+    """A table that names images, and has a caption for each: a column of that name, or texts of several words."""
+    if not READS_CAPTIONS or files.named_kinds != {"image"}:
+        return None
+    if not files.headings & set(CAPTION_HEADINGS) and files.words_of_a_text < MIN_CAPTION_WORDS:
         return None
     return f"it names {_named(files)} and has a text for each"
 

@@ -456,9 +456,7 @@ class TaggedData:
             found[column] = [written(column, *pair) for pair in zip(forms, tags, strict=True)]
         bootstrap = Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         scores = score_columns(found, expected, schemes=task.schemes, bootstrap=bootstrap)
-        twins = twins_of(self.counted)
-        shown = beside(scores, twins)
+        shown = beside(scores, twins_of(self.counted))
         listener(Event("scores", {"data": "dev", "lines": len(forms), "scores": [asdict(each) for each in shown]}))
-        remedy = "train for more steps, or give more tagged text"
-        report_unbeaten(scores, twins, model="tagger", remedy=remedy, listener=listener)
+        report_unbeaten(shown, remedy="train for more steps, or give more tagged text", listener=listener)
         return DevResult(shown, len(forms))

@@ -39,26 +39,31 @@ def twins_text(twins: TwinScores, *, decimals: int = 2) -> str:
     )
 
 
-def report_unbeaten(
-    scores: Sequence[CorpusScore],
-    twins: TwinScores,
-    *,
-    model: str,
-    remedy: str,
-    is_error: bool = False,
-    decimals: int = 2,
-    listener: Listener,
-) -> None:
-    """Say in which metrics a model does not beat the best of its twins; `is_error` says that less is better."""
+ERRORS = ("MSE", "MAE")
+"""Metrics of which less is better."""
+
+
+def unbeaten(scores: Sequence[CorpusScore]) -> str | None:
+    """Which twins a model does not beat, as a sentence, from its scores with those of its twins; None if it beats them.
+
+    In each metric it is compared with the best of them.
+    """
+    found: dict[str, list[str]] = {}
     for score in scores:
-        values = twins.get(score.name, {})
-        if not values:
+        before = f"{score.name} of "
+        twins = {each.name.removeprefix(before): each.value for each in scores if each.name.startswith(before)}
+        if not twins:
             continue
-        best = min(values, key=lambda name: values[name] if is_error else -values[name])
-        is_beaten = score.value < values[best] if is_error else score.value > values[best]
-        if not is_beaten:
-            notice(
-                listener,
-                f"{score.name}: the {model} ({score.value:.{decimals}f}) does not beat the {best} "
-                f"({values[best]:.{decimals}f}) on the dev data: {remedy}",
-            )
+        sign = -1 if score.name.startswith(ERRORS) else 1
+        best = max(twins, key=lambda name: sign * twins[name])
+        if not sign * score.value > sign * twins[best]:
+            found.setdefault(best, []).append(f"{score.name} {score.value:.4g} against {twins[best]:.4g}")
+    if not found:
+        return None
+    return "the model does not beat " + " and ".join(f"{name} ({', '.join(each)})" for name, each in found.items())
+
+
+def report_unbeaten(scores: Sequence[CorpusScore], *, remedy: str, listener: Listener) -> None:
+    """Say which twins a model does not beat, if there are such, and what to do."""
+    if (sentence := unbeaten(scores)) is not None:
+        notice(listener, f"{sentence}: {remedy}")
