@@ -252,67 +252,21 @@ class Ladder:
 
     def _run(self, run: Path, rung: Rung, name: str, *, minutes: float) -> recipe.Trained:
         """Train a rung on a part of the text, or continue where it stopped."""
-        listener = shown_of(self._listener, run.name if name == "train" else f"{rung.name} with {name}")
-        overrides = [*rung.overrides, *self.splits.overrides(), f"seed={self.order.seed}"]
-        if not rung.is_counted:
-            overrides.append(f"training.minutes={minutes:.3f}")
-            if not (run / "run.json").is_file():
-                overrides += self._affordable_steps(rung, name, overrides, minutes=minutes)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SeqloomWarning)
-            if (run / "run.json").is_file():
-                trained = recipe.resume(run, listener=listener)
-            else:
-                trained = recipe.train(
-                    rung.config,
-                    overrides,
-                    out=run,
-                    train=[str(path) for path in self.splits.files(name)],
-                    dev=[str(path) for path in self.splits.files("dev")],
-                    listener=listener,
-                )
-        assert trained is not None
-        return trained
 
-    def _affordable_steps(self, rung: Rung, name: str, overrides: Sequence[str], *, minutes: float) -> list[str]:
-        """The number of steps as a setting, if fewer fit into the minutes than would be chosen for this text.
+        def limit(steps: int) -> None:
+            self.state.steps[f"{rung.name}@{name}"] = steps
+            self._save()
 
-        Warm-up and validations then suit these steps. They are found by training for some steps.
-        """
-        probe = self.out / "probe"
-        shutil.rmtree(probe, ignore_errors=True)
-        first, last = PROBED_STEPS
-        chosen, began = 0, 0.0
-
-        def listen(event: Event) -> None:
-            nonlocal chosen, began
-            if event.kind == "model":
-                chosen = int(event["steps"])
-            elif event.kind == "step" and event["step"] == first:
-                began = float(event["seconds"])
-            elif event.kind == "step" and event["step"] == last:
-                raise _Probed((last - first) / max(1e-9, float(event["seconds"]) - began))
-
-        files = {part: [str(path) for path in self.splits.files(part)] for part in (name, "dev")}
-        try:
-            recipe.train(
-                rung.config,
-                [*overrides, f"training.log_every={first}"],
-                out=probe,
-                train=files[name],
-                dev=files["dev"],
-                listener=listen,
-            )
-        except _Probed as found:
-            steps = max(last, int(found.steps_per_second * 60 * minutes * USED_SHARE))
-            if steps < chosen:
-                self.state.steps[f"{rung.name}@{name}"] = steps
-                self._save()
-                return [f"training.steps={steps}"]
-            return []
-        finally:
-            shutil.rmtree(probe, ignore_errors=True)
-        return []  # it has ended before the last probed step
+        return train_rung(
+            run,
+            rung,
+            files={side: [str(path) for path in self.splits.files(part)] for side, part in _sides(name)},
+            overrides=[*self.splits.overrides(), f"seed={self.order.seed}"],
+            minutes=minutes,
+            probe=self.out / "probe",
+            limit=limit,
+            listener=shown_of(self._listener, run.name if name == "train" else f"{rung.name} with {name}"),
+        )
 
     def _measure(self, rung: Rung, run: Path, trained: recipe.Trained) -> RungResult:
         """Translate the test set and score it."""
@@ -433,6 +387,76 @@ class Ladder:
     def _save(self) -> None:
         self.state.seconds = self._seconds()
         self.state.save(self.out)
+
+
+def _sides(train: str) -> tuple[tuple[str, str], ...]:
+    return (("train", train), ("dev", "dev"))
+
+
+def train_rung(
+    run: Path,
+    rung: Rung,
+    *,
+    files: Mapping[str, Sequence[str]],
+    overrides: Sequence[str],
+    minutes: float,
+    probe: Path,
+    limit: Callable[[int], None] = lambda _steps: None,
+    listener: Listener,
+) -> recipe.Trained:
+    """Train a rung on `train` and `dev` files, or continue where it stopped.
+
+    `probe` is a folder for finding its speed; `limit` gets the number of steps if fewer fit into the minutes than would
+    be chosen.
+    """
+    overrides = [*rung.overrides, *overrides]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeqloomWarning)
+        if (run / "run.json").is_file():
+            trained = recipe.resume(run, listener=listener)
+        else:
+            if not rung.is_counted:
+                overrides.append(f"training.minutes={minutes:.3f}")
+                steps = _affordable_steps(rung, overrides, files=files, minutes=minutes, probe=probe)
+                if steps is not None:
+                    limit(steps)
+                    overrides.append(f"training.steps={steps}")
+            trained = recipe.train(
+                rung.config, overrides, out=run, train=files["train"], dev=files["dev"], listener=listener
+            )
+    assert trained is not None
+    return trained
+
+
+def _affordable_steps(
+    rung: Rung, overrides: Sequence[str], *, files: Mapping[str, Sequence[str]], minutes: float, probe: Path
+) -> int | None:
+    """The number of steps that fit into the minutes; None if no fewer than would be chosen for this text.
+
+    Warm-up and validations then suit these steps. They are found by training for some steps.
+    """
+    shutil.rmtree(probe, ignore_errors=True)
+    first, last = PROBED_STEPS
+    chosen, began = 0, 0.0
+
+    def listen(event: Event) -> None:
+        nonlocal chosen, began
+        if event.kind == "model":
+            chosen = int(event["steps"])
+        elif event.kind == "step" and event["step"] == first:
+            began = float(event["seconds"])
+        elif event.kind == "step" and event["step"] == last:
+            raise _Probed((last - first) / max(1e-9, float(event["seconds"]) - began))
+
+    try:
+        settings = [*overrides, f"training.log_every={first}"]
+        recipe.train(rung.config, settings, out=probe, train=files["train"], dev=files["dev"], listener=listen)
+    except _Probed as found:
+        steps = max(last, int(found.steps_per_second * 60 * minutes * USED_SHARE))
+        return steps if steps < chosen else None
+    finally:
+        shutil.rmtree(probe, ignore_errors=True)
+    return None  # it has ended before the last probed step
 
 
 def start(out: Path, order: Order, *, listener: Listener) -> Ladder:

@@ -293,20 +293,27 @@ def measure_counting(
     phase(listener, "counting tags, to compare with")
     measured: dict[str, dict[str, float]] = {}
     for column in task.columns:
-        pairs = [list(zip(each.forms, values_of(each, column), strict=True)) for each in train]
-        taggers: dict[str, MajorityTagger | HmmTagger] = {"majority": MajorityTagger.fit(pairs)}
-        if len(task.tags[column]) <= MAX_HMM_TAGS:
-            taggers["hmm"] = HmmTagger.fit(pairs)
         expected = [each.values[column] for each in dev]
         found = {
             name: [written(column, each.forms, tagger.tag(each.forms)) for each in dev]
-            for name, tagger in taggers.items()
+            for name, tagger in count_tags(train, column, task).items()
         }
         measured[column] = {name: score_tags(tags, expected).value for name, tags in found.items()}
         if column in task.schemes:
             spans = {name: score_spans(tags, expected).value for name, tags in found.items()}
             measured[f"{column} span F1"] = spans
     return measured
+
+
+def count_tags(
+    train: Sequence[TaggedSentence], column: str, task: TaggingConfig
+) -> dict[str, MajorityTagger | HmmTagger]:
+    """Taggers of a column that only count: `majority`, and `hmm` if there are not too many tags."""
+    pairs = [list(zip(each.forms, values_of(each, column), strict=True)) for each in train]
+    taggers: dict[str, MajorityTagger | HmmTagger] = {"majority": MajorityTagger.fit(pairs)}
+    if len(task.tags[column]) <= MAX_HMM_TAGS:
+        taggers["hmm"] = HmmTagger.fit(pairs)
+    return taggers
 
 
 TWIN_NAMES = {"majority": "most frequent tag", "hmm": "HMM"}
