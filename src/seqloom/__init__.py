@@ -28,6 +28,10 @@ from seqloom import Forecaster
 forecaster = Forecaster.load("load/model")
 forecaster.forecast("load.csv", steps=96).values
 
+from seqloom import Summariser
+summariser = Summariser.load("papers/model")
+summariser.summarise(["It rained. The game was cancelled."])[0].text
+
 from seqloom import Transcriber
 transcriber = Transcriber.load("digits/model")
 transcriber.transcribe(["four-two.wav"])[0].text
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from seqloom.apps.encoder import Encoder
     from seqloom.apps.forecaster import Forecaster
     from seqloom.apps.language_model import LanguageModel
+    from seqloom.apps.summariser import Summariser
     from seqloom.apps.tagger import Tagger
     from seqloom.apps.transcriber import Transcriber
     from seqloom.apps.translator import Translator
@@ -61,6 +66,7 @@ __all__ = [
     "LanguageModel",
     "SearchConfig",
     "SeqloomError",
+    "Summariser",
     "Tagger",
     "Transcriber",
     "Translator",
@@ -118,6 +124,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.core.errors import SeqloomError
 
         return SeqloomError
+    if name == "Summariser":
+        from seqloom.apps.summariser import Summariser
+
+        return Summariser
     if name == "Tagger":
         from seqloom.apps.tagger import Tagger
 

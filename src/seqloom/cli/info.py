@@ -101,7 +101,7 @@ def _describe(
     folder: Path, card: "Card", *, config: "RunConfig", detected: list[str], files: dict[str, int]
 ) -> list[str]:
     from seqloom.core.arrays import map_safetensors
-    from seqloom.runs.config import FitsPairs, FitsText, OutsideConfig
+    from seqloom.runs.config import FitsDocuments, FitsPairs, FitsText, OutsideConfig
     from seqloom.runs.model_dir import read_calibration
     from seqloom.search.settings import FOLLOWED_BY_FITTED
     from seqloom.text.tokenizer import Tokenizers
@@ -131,7 +131,7 @@ def _describe(
         unused = idle.get(sizes["smoothing"], ("alpha",))
         sizes = {name: value for name, value in sizes.items() if name not in unused}
     arrays: list[tuple[str, str]] = []
-    if isinstance(config.model, FitsText | FitsPairs):
+    if isinstance(config.model, FitsText | FitsPairs | FitsDocuments):
         arrays = list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
     if config.model.reads_images:
         reads = [("Images", row) for row in _settings(config.data.images.model_dump(mode="json"))]

@@ -36,6 +36,7 @@ from seqloom.cli import (
     selfcheck,
     serve,
     shortlist,
+    summarise,
     tag,
     train,
     transcribe,
@@ -75,6 +76,7 @@ app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
 app.command(epilog=tag.EXAMPLES, rich_help_panel=USE)(tag.tag)
 app.command(epilog=forecast.EXAMPLES, rich_help_panel=USE)(forecast.forecast)
 app.command(epilog=transcribe.EXAMPLES, rich_help_panel=USE)(transcribe.transcribe)
+app.command(epilog=summarise.EXAMPLES, rich_help_panel=USE)(summarise.summarise)
 app.command(epilog=embed.EXAMPLES, rich_help_panel=USE)(embed.embed)
 app.command(epilog=retrieve.EXAMPLES, rich_help_panel=USE)(retrieve.retrieve)
 app.add_typer(vectors.app, name="vectors", rich_help_panel=USE)

@@ -213,6 +213,7 @@ def describe(trained: "Trained") -> list[str]:
         "tagger": [f"seqloom tag {model} FILE"],
         "forecaster": [f"seqloom forecast {model} FILE", f"seqloom forecast {model} FILE --backtest"],
         "transcriber": [f"seqloom transcribe {model} FILE"],
+        "summariser": [f"seqloom summarise {model} FILE", f"seqloom summarise {model} --reference FILE"],
         "denoiser": [f"seqloom train --train SOURCE --train TARGET --out RUN training.start_from={model}"],
     }[trained.use]
     if outcome.reason in ("steps", "nothing to do") and outcome.best_step == outcome.step:

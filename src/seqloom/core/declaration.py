@@ -21,6 +21,7 @@ Purpose = Literal[
     "denoiser",
     "forecaster",
     "transcriber",
+    "summariser",
 ]
 
 TaskKind = Literal[
@@ -36,6 +37,7 @@ TaskKind = Literal[
     "contrastive",
     "forecasting",
     "transcription",
+    "summarisation",
     "fitting",
 ]
 """What models are trained for; `fitting` is for models with their own loop."""
@@ -49,6 +51,7 @@ DataKindName = Literal[
     "tagged text",
     "series",
     "transcribed samples",
+    "documents",
 ]
 """What files of a run hold."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, Field, field_validator, model_validator
 from torch import nn
 
+from seqloom.classical.extraction import ExtractionConfig, Rate, RatedDocument
 from seqloom.classical.hmm_text import HmmConfig
 from seqloom.classical.markov import MarkovConfig
 from seqloom.classical.ngram import NGramConfig
@@ -53,6 +54,7 @@ from seqloom.tasks.settings import (
     LanguageModellingConfig,
     MaskedLanguageModellingConfig,
     NceConfig,
+    SummarisationConfig,
     TaggingConfig,
     TranscriptionConfig,
     TranslationConfig,
@@ -146,6 +148,7 @@ ModelConfig = Annotated[
     | MarkovConfig
     | HmmConfig
     | Word2VecConfig
+    | ExtractionConfig
     | DictionaryConfig
     | AlignerConfig
     | ChannelConfig
@@ -168,6 +171,7 @@ AnyTask = (
     | ContrastiveConfig
     | ForecastingConfig
     | TranscriptionConfig
+    | SummarisationConfig
     | FittingConfig
 )
 TaskConfig = Annotated[AnyTask, Field(discriminator="kind")]
@@ -231,6 +235,25 @@ class FitsPairs(Protocol):
         ...
 
 
+@runtime_checkable
+class FitsDocuments(Protocol):
+    """The settings of a model that is fitted to documents with their summaries, by a loop of its own."""
+
+    def fit_documents(
+        self, documents: Sequence[RatedDocument], rate: Rate, *, listener: Listener = ignore
+    ) -> FittedModel:
+        """The model of documents; `rate` rates a text as the summary of one of them."""
+        ...
+
+    def restore_documents(self, arrays: Mapping[str, np.ndarray]) -> FittedModel:
+        """The model whose `arrays` these are."""
+        ...
+
+    def describe(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]:
+        """What the arrays hold, in words by a label."""
+        ...
+
+
 def is_own(model: object) -> TypeGuard[ModelSettings]:
     """Whether settings are those of a model of this package; a subclass of them may build another model."""
     return type(model) in MODELS.values() and not isinstance(model, OutsideConfig)
@@ -252,13 +275,14 @@ class DataConfig(Config):
     Tagging: CoNLL-U, or a word and its tags in each line, with blank lines between sentences.
     Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder. Images: a folder with one subfolder per
     class, or an .npz file with the arrays images and labels. Series of numbers: one table, CSV or TSV. Transcription:
-    tables that name .wav, .png or strokes files with their transcripts, as TSV or JSONL."""
+    tables that name .wav, .png or strokes files with their transcripts, as TSV or JSONL. Summarisation: documents with
+    their summaries, as JSONL or TSV."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
-    """Pairs, labelled texts, images or transcribed samples drawn from the training files, or lines at the end of a
-    text, that are held out for validation if there are no dev files; at most a tenth of them. Of series of numbers,
-    rows at the end; by default a fifth of them."""
+    """Pairs, labelled texts, images, documents or transcribed samples drawn from the training files, or lines at the
+    end of a text, that are held out for validation if there are no dev files; at most a tenth of them. Of series of
+    numbers, rows at the end; by default a fifth of them."""
     source: str | None = None
     """Source language, as a code such as de; by default the ending of the file name."""
     target: str | None = None

@@ -13,7 +13,17 @@ from torch import nn
 
 from seqloom.core.declaration import DataKindName
 from seqloom.core.events import Listener
-from seqloom.runs import forecasting, images, labelled, plain_text, tagging, transcription, translation, two_texts
+from seqloom.runs import (
+    forecasting,
+    images,
+    labelled,
+    plain_text,
+    summarisation,
+    tagging,
+    transcription,
+    translation,
+    two_texts,
+)
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import (
@@ -171,6 +181,13 @@ DATA_KINDS: Mapping[DataKindName, DataKind] = {
         load=transcription.TranscribedData.load,
         size=lambda config, files, how: transcription.size_samples(config, files, listener=how.listener),
         general_sizes=lambda config: [transcription.sizes_for(config, facts) for facts in FRAME_EXTREMES],
+    ),
+    "documents": DataKind(
+        "--train FILE.jsonl with documents and their summaries, as the members source and target",
+        open=lambda config, how: summarisation.open_documents(config, listener=how.listener),
+        load=summarisation.DocumentData.load,
+        size=lambda config, files, how: summarisation.size_documents(config, files),  # noqa: ARG005
+        general_sizes=lambda config: [summarisation.sizes_for(config, documents) for documents in (100, 10**6)],
     ),
 }
 

@@ -23,7 +23,16 @@ from seqloom.nn.fast.int8 import keep_scales
 from seqloom.nn.lora import merge_adapters
 from seqloom.pretrained.folder import is_published
 from seqloom.runs.adapters import Base, add_adapters, is_adapter, load_start
-from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.config import (
+    BuildsModel,
+    FitsDocuments,
+    FitsPairs,
+    FitsText,
+    FittedModel,
+    OutsideConfig,
+    RunConfig,
+    is_own,
+)
 from seqloom.runs.importing import opened_published
 from seqloom.runs.languages import LanguageChoice
 from seqloom.runs.model_dir import (
@@ -119,7 +128,7 @@ class LoadedModel(Loaded):
 
 @dataclass(frozen=True, repr=False)
 class LoadedFitted(Loaded):
-    """A model that was fitted to a text, or to sentence pairs, as a whole."""
+    """A model that was fitted to a text, to sentence pairs or to documents, as a whole."""
 
     model: FittedModel
 
@@ -181,13 +190,15 @@ def load_fitted(folder: Path | str, *, source: str | None = None, target: str | 
     settings = config.model
     if not settings.is_fitted:
         raise UsageError(f"{folder} holds a model of kind {settings.kind}, not one that was fitted: {in_words(config)}")
-    tokenizers = Tokenizers.load(folder / "text")
+    tokenizers = stored_tokenizers(folder, config)
     path = folder / "model.safetensors"
     try:
         arrays = map_safetensors(path)
         fitted: FittedModel
         if isinstance(settings, FitsPairs):
             fitted = settings.restore_pairs(arrays, tokenizers)
+        elif isinstance(settings, FitsDocuments):
+            fitted = settings.restore_documents(arrays)
         else:
             assert isinstance(settings, FitsText)
             fitted = settings.restore(arrays, tokenizers.target.vocabulary)
@@ -578,6 +589,7 @@ def in_words(config: RunConfig) -> str:
         "tagger": "seqloom tag",
         "forecaster": "seqloom forecast",
         "transcriber": "seqloom transcribe",
+        "summariser": "seqloom summarise",
         "aligner": "seqloom align --model",
         "denoiser": "seqloom train training.start_from=MODEL",
     }

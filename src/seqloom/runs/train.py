@@ -27,7 +27,16 @@ from seqloom.metrics.scoring import CorpusScore
 from seqloom.nn.lora import adapted_rows, merge_adapters
 from seqloom.runs.adapters import FOLDER, Base, add_adapters, is_adapter, keep_published, load_start, save_adapter
 from seqloom.runs.back_translation import SubRun, keep_the_better, make_mixture, remember_given
-from seqloom.runs.config import BuildsModel, FitsPairs, FitsText, FittedModel, OutsideConfig, RunConfig, is_own
+from seqloom.runs.config import (
+    BuildsModel,
+    FitsDocuments,
+    FitsPairs,
+    FitsText,
+    FittedModel,
+    OutsideConfig,
+    RunConfig,
+    is_own,
+)
 from seqloom.runs.data_kinds import RunData, RunTask
 from seqloom.runs.detection import learn_tables
 from seqloom.runs.loading import (
@@ -74,6 +83,7 @@ from seqloom.runs.prepare import (
     with_model,
 )
 from seqloom.runs.sizing import passes_text, too_small
+from seqloom.runs.summarisation import DocumentData
 from seqloom.runs.translation import PairData
 from seqloom.tasks.settings import LanguageModellingConfig
 from seqloom.text.formats.readers import FORMATS
@@ -630,11 +640,15 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
         return None
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener), listener)
     data = load_data(run, config)
-    assert isinstance(data, PairData | TextData)
-    tokens = data.train.targets.tokens if isinstance(data, PairData) else data.train.tokens
+    assert isinstance(data, PairData | TextData | DocumentData)
+    if isinstance(data, PairData):
+        tokens, amount = data.train.targets.tokens, f"{len(data.train):,} pairs"
+    elif isinstance(data, TextData):
+        tokens, amount = data.train.tokens, f"{data.train.tokens:,} tokens"
+    else:
+        tokens, amount = data.words, f"{len(data.train):,} documents"
     if config.purpose == "word vectors" and (warning := too_small(tokens)):
         notice(listener, warning)
-    amount = f"{len(data.train):,} pairs" if isinstance(data, PairData) else f"{tokens:,} tokens"
     phase(listener, f"fitting {config.model.kind} to {amount}")
     began = monotonic()
     with locked(run):
@@ -646,7 +660,7 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
         source = config.data.source if config.reads_pairs else None
         card = Card(source, config.data.target, sum(array.size for array in arrays.values()), trained_on)
         folder, measured = run / "model", DevResult((), 0)
-        if config.purpose in ("translator", "language model"):
+        if config.purpose in ("translator", "language model", "summariser"):
             measured = data.measure(LoadedFitted(folder, config, data.tokenizers, model, card), listener=listener)
             card = card.with_scores(measured.scores, lines=measured.lines)
         tables = learn_tables(data.sample_texts(), (card.source, card.target))
@@ -674,9 +688,12 @@ def _fit(run: Path, config: RunConfig, *, world: World, listener: Listener) -> T
     return Trained(run, folder, outcome, measured.scores, config.purpose)
 
 
-def _fitted(config: RunConfig, data: PairData | TextData, *, listener: Listener) -> FittedModel:
+def _fitted(config: RunConfig, data: PairData | TextData | DocumentData, *, listener: Listener) -> FittedModel:
     """The model of the training text."""
     settings, seed = config.model, seed_for(config.seed, "weights")
+    if isinstance(data, DocumentData):
+        assert isinstance(settings, FitsDocuments)
+        return settings.fit_documents(data.rated(), data.rate, listener=listener)
     if isinstance(data, PairData):
         assert isinstance(settings, FitsPairs)
         return settings.fit_pairs(data.encoded(), seed=seed, listener=listener)

@@ -30,6 +30,7 @@ from seqloom.selfcheck.forecasters import ForecasterChecks
 from seqloom.selfcheck.language_models import LanguageModelChecks, WordVectorChecks
 from seqloom.selfcheck.lines import BLANK, HARD, CheckLines, given_lines, made_lines, own_lines
 from seqloom.selfcheck.promises import PROMISES, Check, Checked, CheckResult, Outcome, counted
+from seqloom.selfcheck.summarisers import SummariserChecks
 from seqloom.selfcheck.taggers import TaggerChecks
 from seqloom.selfcheck.transcribers import TranscriberChecks, described
 from seqloom.selfcheck.translators import TranslatorChecks
@@ -188,6 +189,12 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         assert isinstance(loaded, LoadedModel)
         of_series = ForecasterChecks(loaded, count=count, seed=seed)
         return f"{len(of_series.histories):,} histories, drawn with seed {seed} or built in", of_series.checks()
+    if loaded.config.purpose == "summariser":
+        if lines is not None:
+            raise UsageError(f"--lines {lines}: a summariser is checked with random documents; leave it out")
+        assert isinstance(loaded, LoadedFitted)
+        of_documents = SummariserChecks(loaded, count=count, seed=seed)
+        return f"{len(of_documents.documents):,} documents, drawn with seed {seed} or built in", of_documents.checks()
     if loaded.config.purpose == "transcriber":
         if lines is not None:
             raise UsageError(f"--lines {lines}: a transcriber is checked with random frames; leave it out")

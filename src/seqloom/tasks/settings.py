@@ -622,6 +622,18 @@ class TranscriptionConfig(TaskSettings):
     """Places in a batch: samples × the frames of the longest of them."""
 
 
+class SummarisationConfig(TaskSettings):
+    """For models that choose sentences of documents as their summaries. It has no settings."""
+
+    purpose: ClassVar[Purpose] = "summariser"
+    model_kind: ClassVar[str] = "extraction"
+    data_kind: ClassVar[DataKindName] = "documents"
+    unit: ClassVar[str] = "documents"
+
+    kind: Literal["summarisation"] = "summarisation"
+    """Names this task in a config file."""
+
+
 class FittingConfig(TaskSettings):
     """For models with a loop of their own, which are fitted to a text as a whole. It has no settings."""
 

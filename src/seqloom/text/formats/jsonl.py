@@ -1,12 +1,14 @@
 """A JSON record per line: {"source": "…", "target": "…"}, or {"translation": {"de": "…", "en": "…"}}.
 
-Other members of a record are not changed. A target that is missing, null or empty is untranslated; "fuzzy": true marks
-one that needs review.
+A source may be a list of sentences, which are joined by spaces; a target may be a list of right answers, each of which
+makes a pair. Other members of a record are not changed. A target that is missing, null or empty is untranslated;
+"fuzzy": true marks one that needs review.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,12 +36,18 @@ class _Sides:
     """The two sides of a record."""
 
     source: str
-    target: str
+    targets: tuple[str, ...]
+    """Usually one; several where any of them is right."""
     is_fuzzy: bool
     target_name: str
     """The member that holds the target."""
     is_inside: bool
     """Whether it is in the object "translation"."""
+
+    @property
+    def target(self) -> str:
+        """The first target; empty where there is none."""
+        return self.targets[0] if self.targets else ""
 
 
 def read_records(path: Path, encoding: str, read: Callable[[dict[str, Any], int], T]) -> Iterator[T]:
@@ -59,14 +67,14 @@ def read_records(path: Path, encoding: str, read: Callable[[dict[str, Any], int]
 
 
 def read_pairs(path: Path, *, languages: Languages = (None, None), encoding: str = "utf-8") -> Iterator[Pair | None]:
-    """The pairs of a file, line by line; None for a record without a good target."""
+    """The pairs of a file, line by line, one for each target of a record; None for a record without a good target."""
 
-    def pair(record: dict[str, Any], number: int) -> Pair | None:
+    def pairs(record: dict[str, Any], number: int) -> list[Pair | None]:
         sides = _sides(record, languages)
-        is_good = sides.source.strip() and sides.target.strip() and not sides.is_fuzzy
-        return Pair(sides.source, sides.target, number) if is_good else None
+        good = [] if sides.is_fuzzy or not sides.source.strip() else [each for each in sides.targets if each.strip()]
+        return [Pair(sides.source, target, number) for target in good] or [None]
 
-    return read_records(path, encoding, pair)
+    return chain.from_iterable(read_records(path, encoding, pairs))
 
 
 class BadRecord(Exception):
@@ -104,8 +112,10 @@ def _sides(record: Mapping[str, Any], languages: Languages) -> _Sides:
         )
     if source not in sides:
         raise BadRecord(f"no member {source!r}; there are {', '.join(map(str, sides))[:80] or 'none'}")
-    texts = require_text(sides[source]) or "", require_text(sides.get(target)) or ""
-    return _Sides(*texts, record.get("fuzzy") is True, target, sides is not record)
+    given, answers = sides[source], sides.get(target)
+    whole = " ".join(require_texts(given)) if isinstance(given, list) else require_text(given) or ""
+    targets = require_texts(answers) if isinstance(answers, list) else [require_text(answers) or ""]
+    return _Sides(whole, tuple(targets), record.get("fuzzy") is True, target, sides is not record)
 
 
 def require_text(value: Any) -> str | None:
@@ -115,6 +125,14 @@ def require_text(value: Any) -> str | None:
     if value and any("\ud800" <= character <= "\udfff" for character in value):
         raise BadRecord("half of a character (a lone surrogate) in the text")
     return value
+
+
+def require_texts(values: list[Any]) -> list[str]:
+    """A member that is a list of texts."""
+    texts = [require_text(value) for value in values]
+    if None in texts:
+        raise BadRecord("a list of texts is expected, without null")
+    return [text for text in texts if text is not None]
 
 
 def _member(record: Mapping[str, Any], language: str | None) -> str | None:
