@@ -78,6 +78,7 @@ OTHERS = {
     "word2vec": ["text.size=60", "model.width=8", "model.threads=1"],
     "dictionary": ["evaluation.resamples=40"],
     "aligner": [],
+    "extraction": [],
     "channel": ["evaluation.resamples=40"],
     "phrases": ["evaluation.resamples=40", "model.tuning.rounds=2", "model.tuning.nbest=5"],
 }
@@ -144,6 +145,17 @@ def _write_corpus(folder: Path) -> None:
     (folder / "phones.tsv").write_text("".join([*rows, "bit\tB AA T\n"]), encoding="utf-8")
     parses = [f"{a} {b} {c}\t( ( {a} {b} ) {c} )\n" for a in ("the", "a") for b in "cdefgh" for c in ("sat", "ran")]
     (folder / "parses.tsv").write_text("".join(parses), encoding="utf-8")
+    papers = [
+        {
+            "source": [f"Much is said of {noun} {n}.", f"We show that {noun} {n} sleeps."],
+            "target": [f"{noun} {n} sleeps."],
+        }
+        for noun in ("dogs", "cats", "birds")
+        for n in range(8)
+    ]
+    (folder / "papers.jsonl").write_text("".join(json.dumps(each) + "\n" for each in papers), encoding="utf-8")
+    (folder / "new.jsonl").write_text('{"source": ["It rained.", "We show how."]}\n', encoding="utf-8")
+    (folder / "articles.txt").write_text("It rained. We show how. It ended.\n", encoding="utf-8")
     (folder / "rules.yaml").write_text("- from: [verb, noun]\n  to: [noun, verb]\n", encoding="utf-8")
     (folder / "page.html").write_text("<p>der <b>Hund</b> schläft 1.</p>", encoding="utf-8")
     (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nder Hund\nschläft.\n", encoding="utf-8")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from seqloom.classical.alignment import Bitext
+from seqloom.classical.extraction import RatedDocument
 from seqloom.core.config import read_config_file, resolve
 from seqloom.core.events import ignore
 from seqloom.core.reading import ReadsText
@@ -21,7 +22,7 @@ from seqloom.models.tagger import Tagger, TaggerInput
 from seqloom.models.vae import Vae
 from seqloom.models.vision import ImageModelSettings
 from seqloom.nn.embeddings import Symbols
-from seqloom.runs.config import MODELS, FitsPairs, FitsText, RunConfig
+from seqloom.runs.config import MODELS, FitsDocuments, FitsPairs, FitsText, RunConfig
 from seqloom.runs.translator import source_sentence
 from seqloom.smt.pairs import EncodedPairs
 from seqloom.text.tokenizer import EncodedText
@@ -65,6 +66,13 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         assert {name: array.tobytes() for name, array in again.items()} == {
             name: np.ascontiguousarray(array).tobytes() for name, array in arrays.items()
         }
+        return
+    if isinstance(config.model, FitsDocuments):
+        documents = [RatedDocument(["It is.", f"We show {n}."], [0.0, 1.0]) for n in range(10)]
+        made = config.model.fit_documents(documents, lambda number, text: float(str(number) in text)).arrays()
+        assert all(
+            np.array_equal(made[name], array) for name, array in config.model.restore_documents(made).arrays().items()
+        )
         return
     # Tiny, but otherwise the model of the example: its kind, norm, positions, attention and ties.
     fields = type(config.model).model_fields

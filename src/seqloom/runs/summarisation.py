@@ -72,9 +72,9 @@ def open_documents(config: RunConfig, *, listener: Listener) -> "DocumentFiles":
         notice(listener, f"held out for validation: {count:,} of {len(train) + count:,} documents")
     known = {each.sentences for each in train}
     if config.data.dev and (same := sum(each.sentences in known for each in dev)):
-        notice(listener, f"{same:,} of {len(dev):,} dev documents are training documents too")
+        notice(listener, f"dev documents that are training documents too: {same:,} of {len(dev):,}")
     if short := sum(len(each.sentences) == 1 for each in train):
-        notice(listener, f"{short:,} training documents have one sentence, from which nothing is learned")
+        notice(listener, f"nothing is learned from training documents of one sentence: {short:,}")
     return DocumentFiles(train, dev, digests)
 
 
