@@ -191,6 +191,11 @@ def export(
     text = config.text
     if config.purpose in ("classifier", "tagger", "forecaster", "transcriber", "summariser"):
         raise UsageError(f"{model} cannot be exported: {in_words(config)}, or pack it with seqloom pack")
+    if config.data.symbols:
+        raise UsageError(
+            f"{model} cannot be exported: other programs do not read the symbols beside its sources "
+            f"(data.symbols=[{', '.join(map(str, config.data.symbols))}]); pack it with seqloom pack"
+        )
     if to == "onnx":
         require_onnx()
     elif to == "ctranslate2" or (

@@ -24,6 +24,7 @@ from seqloom.cli.inputs import (
     Fuse,
     FuseWeight,
     TextEncoding,
+    formats_for,
     languages_for,
     open_translator,
     parse_fusion,
@@ -193,7 +194,8 @@ def evaluate(
     if len(given.others) > 1:
         raise UsageError(f"expected one model, got {len(given.others)}; name a second one with --against")
     model = Path(given.others[0]) if given.others else None
-    if reference is None and source is not None and holds_both_sides(source):
+    formats = formats_for(model, given.overrides)
+    if reference is None and source is not None and holds_both_sides(source, formats):
         reference = source
     if reference is None:
         raise UsageError(
@@ -233,7 +235,8 @@ def evaluate(
     with show_events(as_json=json) as listener:
         named = [path for path in (hypothesis, hypothesis2, source) if path is not None]
         languages = (None, target_language) if model is None else languages_for(model, [*named, reference], overrides)
-        read = partial(read_side, encoding=decoding, languages=languages, warn=partial(notice, listener))
+        warn = partial(notice, listener)
+        read = partial(read_side, encoding=decoding, languages=languages, formats=formats, warn=warn)
         references = read(reference, side="target")
         others = [read(path, side="source" if path is source else "target") for path in named]
         for path, text in zip(named, others, strict=True):

@@ -15,8 +15,8 @@ from seqloom.core.errors import DataError, UsageError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.files import LineReader, open_output, require_file
 from seqloom.core.text_files import LineDecoder, OnBad, open_bytes
-from seqloom.text.formats.readers import PairReader, format_of, holds_both_sides, is_tsv, split_rows
-from seqloom.text.formats.segments import Languages
+from seqloom.text.formats.readers import FORMATS, PairReader, format_of, holds_both_sides, split_rows
+from seqloom.text.formats.segments import Format, Languages
 
 if TYPE_CHECKING:
     from seqloom.apps.translator import Translator
@@ -122,16 +122,21 @@ def read_text(path: Path, encoding: TextEncoding, *, warn: Callable[[str], None]
 
 
 def read_sides(
-    path: Path, encoding: TextEncoding, *, languages: Languages = (None, None), warn: Callable[[str], None]
+    path: Path,
+    encoding: TextEncoding,
+    *,
+    languages: Languages = (None, None),
+    formats: Sequence[Format] = FORMATS,
+    warn: Callable[[str], None],
 ) -> tuple[InputText, InputText]:
     """Sources and targets of a file with both sides; `languages` selects among those of a translation memory."""
     require_file(path)
-    if is_tsv(path):
+    if format_of(path, formats) is None:
         read = read_text(path, encoding, warn=warn)
         pairs = list(split_rows(read.lines, path, skipped=read.skipped))
         skipped = read.skipped
     else:
-        reader = PairReader(path, languages=languages, encoding=encoding.encoding)
+        reader = PairReader(path, languages=languages, encoding=encoding.encoding, formats=formats)
         pairs, skipped = [(pair.source, pair.target) for pair in reader], frozenset[int]()
         for sentence in reader.notices():
             warn(sentence)
@@ -144,12 +149,14 @@ def read_side(
     *,
     side: Literal["source", "target"],
     languages: Languages = (None, None),
+    formats: Sequence[Format] = FORMATS,
     warn: Callable[[str], None],
 ) -> InputText:
     """All lines of a text, or one side of a file with both: .tsv, .tmx, .po, .mo, .xlf, .jsonl."""
-    if not holds_both_sides(path):
+    if not holds_both_sides(path, formats):
         return read_text(path, encoding, warn=warn)
-    return read_sides(path, encoding, languages=languages, warn=warn)[0 if side == "source" else 1]
+    both = read_sides(path, encoding, languages=languages, formats=formats, warn=warn)
+    return both[0 if side == "source" else 1]
 
 
 def read_some(
@@ -179,17 +186,18 @@ def read_pairs(
     encoding: TextEncoding = TextEncoding(),
     *,
     languages: Languages = (None, None),
+    formats: Sequence[Format] = FORMATS,
     listener: Listener = ignore,
 ) -> list[tuple[str, str]]:
     """The pairs of two files, or of one file with both sides."""
     warn = partial(notice, listener)
     if len(paths) == 1:
-        if not holds_both_sides(paths[0]):
+        if not holds_both_sides(paths[0], formats):
             raise UsageError(
                 f"{paths[0]} has one side only; give SOURCE and TARGET, or one file with both sides (.tsv, .tmx, .po, "
                 ".xlf, .jsonl)"
             )
-        sources, targets = read_sides(paths[0], encoding, languages=languages, warn=warn)
+        sources, targets = read_sides(paths[0], encoding, languages=languages, formats=formats, warn=warn)
         return list(zip(sources.lines, targets.lines, strict=True))
     if len(paths) != 2:
         raise UsageError(f"expected SOURCE and TARGET, or one file with both (.tsv, .tmx …); got {len(paths)} files")
@@ -273,12 +281,21 @@ def languages_for(model: Path | None, paths: Sequence[Path | None], overrides: S
     return data.source, data.target
 
 
+def formats_for(model: Path | None, overrides: Sequence[str] = ()) -> Sequence[Format]:
+    """The formats of pairs, as the model was trained on them: with symbols, or as replies."""
+    if model is None:
+        return FORMATS
+    from seqloom.apps.search_settings import resolved
+
+    return resolved(model, overrides).data.formats()
+
+
 def report_doubts(
     translator: "Translator", source: Sequence[str] = (), target: Sequence[str] = (), *, listener: Listener
 ) -> None:
     """Warn if the texts do not look like the languages of the model, or are unknown to it."""
     from seqloom.text.scripts import Sample, doubts_of_pair
-    from seqloom.text.tokenizer import are_unknown
+    from seqloom.text.tokenizer import are_unknown, symbols_notice
 
     card = translator.card
     for sentence in doubts_of_pair(Sample(source), Sample(target), (card.source, card.target)):
@@ -287,3 +304,5 @@ def report_doubts(
     for side, tokenizer, lines in (("source", tokenizers.source, source), ("target", tokenizers.target, target)):
         if are_unknown(tokenizer, lines):
             notice(listener, f"100% of the {side} is unknown to this model; is this the right language and model?")
+    if sentence := symbols_notice(tokenizers.source, source):
+        notice(listener, sentence)

@@ -16,7 +16,7 @@ from seqloom.cli.arguments import (
     require_search_settings,
 )
 from seqloom.cli.console import examples, show_events
-from seqloom.cli.inputs import TextEncoding, languages_for, open_translator, read_pairs, report_doubts
+from seqloom.cli.inputs import TextEncoding, formats_for, languages_for, open_translator, read_pairs, report_doubts
 from seqloom.core.errors import UsageError
 from seqloom.core.events import json_line
 
@@ -70,7 +70,8 @@ def score(
     overrides = [*given.overrides, *language_settings(source, target)]
     with show_events(as_json=json, has_progress=False) as listener:
         paths, decoding = [Path(name) for name in given.others], TextEncoding.of(encoding, on_bad_utf8)
-        pairs = read_pairs(paths, decoding, languages=languages_for(model, paths, overrides), listener=listener)
+        languages, formats = languages_for(model, paths, overrides), formats_for(model, overrides)
+        pairs = read_pairs(paths, decoding, languages=languages, formats=formats, listener=listener)
         translator = open_translator(model, overrides, companions=companions or ())
         report_doubts(translator, *zip(*pairs, strict=True), listener=listener)
     for begin in range(0, len(pairs), PAIRS_PER_BLOCK):

@@ -37,7 +37,7 @@ from seqloom.core.files import require_file, require_writable
 from seqloom.core.text_files import bare_name, is_compressed
 from seqloom.text.formats.jsonl import JSONL
 from seqloom.text.formats.po import PO
-from seqloom.text.formats.readers import format_of, is_document
+from seqloom.text.formats.readers import format_of, is_document, is_tsv
 from seqloom.text.languages import is_language_code
 
 EXAMPLES = examples(
@@ -392,7 +392,8 @@ def translate(
         )
         constraints.require_lines(total)
         settings = None
-        if engine == "seqloom" and (is_catalogue or nbest is not None):
+        is_table = path is not None and is_tsv(path)
+        if engine == "seqloom" and (is_catalogue or is_table or nbest is not None):
             from seqloom.apps.search_settings import resolved
 
             settings = resolved(model, [*given.overrides, *languages])
@@ -413,6 +414,12 @@ def translate(
             listener=listener,
             shots=shots,
         )
+        symbols = settings.data.symbols if settings is not None else ()
+        if is_catalogue and symbols:
+            raise UsageError(
+                f"{path} cannot be filled: {model} reads symbols beside each source; give lines of a source, a tab and "
+                "its symbols, or a .tsv"
+            )
         if path is not None and is_catalogue:
             translate_catalogue(
                 path,
@@ -440,6 +447,7 @@ def translate(
             out=out,
             align=align,
             total=total,
+            symbols=symbols,
             listener=listener,
         )
 

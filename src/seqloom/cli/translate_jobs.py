@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -18,6 +19,7 @@ from seqloom.core.events import progress as report_progress
 from seqloom.core.files import write_atomically
 from seqloom.text.formats.pharaoh import format_links
 from seqloom.text.formats.readers import column_problem, is_tsv
+from seqloom.text.symbols import with_symbols
 
 if TYPE_CHECKING:
     from seqloom.apps.catalogues import FilledCatalogue
@@ -208,12 +210,15 @@ class Anomalies:
     truncated_lines: list[int] = field(default_factory=list)
     unknown_lines: list[int] = field(default_factory=list)
     """Lines of which the model knows less than half."""
+    unknown_symbols: Counter[str] = field(default_factory=Counter)
 
     def check_source(self, lines: Iterable[tuple[int, str]], tokenizer: "Tokenizer") -> bool:
-        """Count mostly unknown lines among these, given with their numbers; whether everything is unknown."""
+        """Count mostly unknown lines and symbols among these, given with their numbers; whether all is unknown."""
         from seqloom.text.normalise import is_blank
         from seqloom.text.tokenizer import unfamiliar_share
 
+        lines = list(lines)
+        self.unknown_symbols.update(symbol for _, line in lines for symbol in tokenizer.unknown_symbols(line))
         shares = [(number, unfamiliar_share(tokenizer, line)) for number, line in lines if not is_blank(line)]
         if shares and all(share == 1 for _, share in shares):
             return True
@@ -243,6 +248,10 @@ class Anomalies:
                 f"{name}: more than half of {each}{self._listed(self.unknown_lines)} is unknown to this model, so the "
                 "translation is unreliable; is this the right language?"
             )
+        if self.unknown_symbols:
+            from seqloom.text.tokenizer import counted_symbols
+
+            messages.append(f"{name}: {counted_symbols(self.unknown_symbols)}")
         return messages
 
     def _listed(self, numbers: Sequence[int]) -> str:
@@ -323,11 +332,13 @@ def translate_text(
     out: Path | None,
     align: Path | None,
     total: int | None,
+    symbols: Sequence[int | str] = (),
     listener: Listener,
 ) -> None:
     """Translate block by block, so that a line that is piped in is answered before the next one arrives.
 
-    `path` and `out` are None for standard input and output; `align` is None if no links are wanted.
+    `path` and `out` are None for standard input and output; `align` is None if no links are wanted. `symbols` are the
+    columns of a table that are read as symbols beside the source.
     """
     from seqloom.apps.memory_translator import MemoryTranslator
     from seqloom.text.scripts import Sample, doubt_in_words
@@ -342,7 +353,8 @@ def translate_text(
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
         # The first lines show whether the source is in the language of the model.
         language, sample = translator.source_language, Sample()
-        for block in _first_columns(read_blocks(source, name, encoding=encoding, warn=warn), path, warn=warn):
+        blocks = read_blocks(source, name, encoding=encoding, warn=warn)
+        for block in _first_columns(blocks, path, symbols=symbols, warn=warn):
             numbers = range(done + 1, done + 1 + len(block))
             numbered = list(zip(numbers, block, strict=True))
             if anomalies.check_source(numbered, translator.tokenizers.source) and not has_warned:
@@ -385,11 +397,20 @@ def translate_text(
 
 
 def _first_columns(
-    blocks: Iterator[list[str]], path: Path | None, *, warn: Callable[[str], None]
+    blocks: Iterator[list[str]], path: Path | None, *, symbols: Sequence[int | str], warn: Callable[[str], None]
 ) -> Iterator[list[str]]:
-    """Of a table, the first column, which holds the sources; of other text, the lines."""
+    """Of a table, the first column, which holds the sources, with its symbols; of other text, the lines."""
     if path is None or not is_tsv(path):
         yield from blocks
+        return
+    if symbols:
+        places = [place for place in symbols if isinstance(place, int)]
+        if not places:
+            raise UsageError(
+                f"{path} has columns without names, and this model reads members of records as symbols; give lines of "
+                "a source, a tab and its symbols"
+            )
+        yield from _rows_with_symbols(blocks, path, places)
         return
     has_notified, before = False, 0
     for block in blocks:
@@ -403,6 +424,23 @@ def _first_columns(
             warn(f"{path}: the first of 2 columns is translated; the second is ignored")
             has_notified = True
         yield [line.partition("\t")[0] for line in block]
+
+
+def _rows_with_symbols(blocks: Iterator[list[str]], path: Path, places: Sequence[int]) -> Iterator[list[str]]:
+    from seqloom.text.formats.columns import pair_of_row
+
+    before = 0
+    for block in blocks:
+        problems, lines = Problems(), []
+        for number, line in enumerate(block, start=before + 1):
+            pair = pair_of_row(line, places, number)
+            if isinstance(pair, str):
+                problems.add(pair, path, number)
+            else:
+                lines.append(with_symbols(pair.source, pair.symbols))
+        problems.require_none()
+        before += len(block)
+        yield lines
 
 
 # --- catalogues ------------------------------------------------------------------------------------------------------

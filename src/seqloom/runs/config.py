@@ -61,6 +61,9 @@ from seqloom.tasks.settings import (
     UnsupervisedConfig,
     VariationalConfig,
 )
+from seqloom.text.formats.columns import formats_with_symbols
+from seqloom.text.formats.readers import FORMATS
+from seqloom.text.formats.segments import Format
 from seqloom.text.subword_sampling import SAMPLED_KINDS
 from seqloom.text.tokenizer import SIDES, EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
@@ -292,6 +295,10 @@ class DataConfig(Config):
     on_bad_utf8: OnBad = "error"
     """How invalid bytes in that encoding are handled: error, replace (U+FFFD for each) or skip (the line is
     read as empty, so that its pair is dropped); `--on-bad-utf8` sets it too."""
+    symbols: tuple[int | str, ...] = ()
+    """Of pairs in a table: further columns, counted from 1, or members of JSONL records, that are read as whole symbols
+    beside the source. `[3]` of lemma, form and features (V;PST) learns the form from the letters of the lemma and the
+    features. The other two columns are source and target."""
     label_column: int | None = Field(None, ge=1, le=3)
     """Classification: the column of the label in a table, counted from 1; by default the one with few different
     values."""
@@ -331,6 +338,20 @@ class DataConfig(Config):
     workers: int | None = Field(None, ge=1, le=1_000)
     """Processes that encode pairs: by default one for each processor, if there are many pairs. The number changes
     only the time it takes."""
+
+    def formats(self, formats: Sequence[Format] = FORMATS) -> Sequence[Format]:
+        """The formats of pairs, as these settings have them read."""
+        return formats_with_symbols(self.symbols, formats) if self.symbols else formats
+
+    @field_validator("symbols")
+    @classmethod
+    def _are_columns(cls, value: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        places = [each for each in value if isinstance(each, int)]
+        if len(set(value)) < len(value) or any(place < 1 for place in places) or len({*map(type, value)}) > 1:
+            raise ValueError(f"{list(value)} must be different columns, counted from 1, or names of members")
+        if "source" in value or "target" in value or (places and max(places) > len(places) + 2):
+            raise ValueError(f"{list(value)} leaves other columns than two: a source and a target")
+        return value
 
     @field_validator("encoding")
     @classmethod
@@ -519,6 +540,8 @@ class RunConfig(Config):
                 f"data.monolingual={list(self.data.monolingual)} is for translators that are trained in steps on "
                 f"pairs, not for model.kind={self.model.kind} with task.kind={self.task.kind}; leave it out"
             )
+        if self.data.symbols:
+            self._check_symbols(rate)
         if self.data.reverse == "phrases" and self.data.back_translation != "beam":
             raise ValueError(
                 f"data.back_translation={self.data.back_translation} cannot be combined with data.reverse=phrases, "
@@ -547,6 +570,24 @@ class RunConfig(Config):
                 f"model.tying is '{tying}', but {own}; {remedy} for a joint vocabulary, or model.tying=output"
             )
         return self
+
+    def _check_symbols(self, subword_sampling: float) -> None:
+        """What symbols beside the source need of the run."""
+        shown = f"data.symbols=[{', '.join(map(str, self.data.symbols))}]"
+        if self.model.is_fitted or not isinstance(self.task, TranslationConfig):
+            raise ValueError(
+                f"{shown} is for translators that are trained in steps on pairs, not for model.kind={self.model.kind} "
+                f"with task.kind={self.task.kind}; leave it out"
+            )
+        if subword_sampling:
+            raise ValueError(
+                f"{shown} cannot be combined with task.subword_sampling={subword_sampling:g}, which cuts the text "
+                "again; set task.subword_sampling=0"
+            )
+        if self.data.monolingual:
+            raise ValueError(
+                f"{shown} cannot be combined with data.monolingual, whose lines have no symbols; leave one of them out"
+            )
 
     def _check_windows(self) -> None:
         """What a model that carries no state needs of its task."""

@@ -106,7 +106,8 @@ def _file_sides(folder: Path, card: Card) -> list[Iterator[str]]:
         text = TextCorpus(paths, encoding=data.encoding, unit=data.unit, on_bad=data.on_bad_utf8, language=data.target)
         return [(line.text[:MAX_LINE_CHARACTERS] for line in islice(text, 0, None, _step(text)))]
     languages = data.source, data.target
-    corpus = open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8)
+    formats = data.formats()
+    corpus = open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
     lines = list(islice(corpus, 0, None, _step(corpus)))
     return [
         (line.source[:MAX_LINE_CHARACTERS] for line in lines),

@@ -35,6 +35,7 @@ from seqloom.tasks.settings import (
 from seqloom.text.languages import find_language
 from seqloom.text.marks import count_words, is_one_word, is_unsegmented
 from seqloom.text.normalise import collapse_spaces, is_blank
+from seqloom.text.symbols import split_symbols
 from seqloom.text.tokenizer import ALL_CHARACTERS, ALL_WORDS, Segmentation, SideName, word_cutter
 
 SAMPLED_LINES = 20_000
@@ -83,7 +84,7 @@ def settled(sizings: Iterable[Sizing]) -> dict[str, Any]:
 def facts_of(corpus: ParallelCorpus, languages: tuple[str | None, str | None]) -> DataFacts:
     """Look at the first lines of a corpus."""
     sample = list(islice(corpus, SAMPLED_LINES))
-    sides = [line.source for line in sample], [line.target for line in sample]
+    sides = [split_symbols(line.source)[0] for line in sample], [line.target for line in sample]
     characters, words = ([sum(map(of, side)) / max(1, len(side)) for side in sides] for of in (len, count_words))
     are_unspaced = False
     for language in filter(None, languages):
@@ -172,12 +173,14 @@ def choose_sizes(
     vocabulary: int | None = None,
     is_started: bool = False,
     is_joint: bool = False,
+    has_symbols: bool = False,
 ) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
 
     `model` holds the settings of the model that were given, `pieces` and `vocabulary` are the kind and number of the
     pieces of text, where these were given. `is_started` says that it starts from a trained model, whose text may have
-    no other cuts, and which learns at a low rate. `is_joint` says that one vocabulary for both sides was requested.
+    no other cuts, and which learns at a low rate. `is_joint` says that one vocabulary for both sides was requested,
+    `has_symbols` that whole symbols are beside the sources.
     """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     text: dict[str, Any] = {"kind": "bpe", "size": rung.vocabulary, "shared": True}
@@ -185,6 +188,9 @@ def choose_sizes(
     if pieces is None and facts.words is not None:
         text = {"kind": "char", "size": ALL_CHARACTERS, "shared": True}
         why = f"single characters as pieces: the pairs are {facts.words}, where letters score higher than subwords"
+    elif pieces is None and has_symbols:
+        text = {"kind": "char", "size": ALL_CHARACTERS, "shared": True}
+        why = "single characters as pieces, beside the symbols of data.symbols"
     counted, tying = facts, dict[str, str]()
     if pieces is None and facts.phones is not None and not is_joint and _may_have_sides(model):
         # A phone is one symbol, so its side has as many as it has words between spaces.
@@ -210,7 +216,9 @@ def choose_sizes(
         **_checks(every),
     }
     task = {
-        "subword_sampling": rung.subword_sampling if (pieces or text["kind"]) == "bpe" and not is_started else 0.0,
+        "subword_sampling": 0.0
+        if (pieces or text["kind"]) != "bpe" or is_started or has_symbols
+        else rung.subword_sampling,
         "consistency": 0.0 if is_started else rung.consistency,
     }
     return Sizing(

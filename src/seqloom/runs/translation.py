@@ -51,7 +51,8 @@ from seqloom.text.formats.segments import Format
 from seqloom.text.marks import BYTE_PIECES, JOINER, SPACE, capitalised, is_unspaced, uncapitalised
 from seqloom.text.scripts import SAMPLED_LINES, Sample, doubts_of_pair
 from seqloom.text.subword_sampling import subword_sampler
-from seqloom.text.tokenizer import SIDES, FlatIds, Tokenizer, Tokenizers, word_cutter
+from seqloom.text.symbols import piece_of, split_symbols
+from seqloom.text.tokenizer import SIDES, FlatIds, Tokenizer, Tokenizers, symbols_notice, word_cutter
 from seqloom.text.tokenizer_training import train_tokenizers, with_words
 
 # Remarks on an encoded training text: what repeats, what is lopsided, what the vocabulary lacks.
@@ -168,7 +169,7 @@ def size_pairs(config: RunConfig, files: Sequence[Path], *, formats: Sequence[Fo
     """Sizes for the pairs in these files, and the languages that the names of the files give."""
     found = languages_from(files, formats) or (None, None)
     languages = (config.data.source or found[0], config.data.target or found[1])
-    data = config.data
+    data, formats = config.data, config.data.formats(formats)
     corpus = open_corpus(files, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
     _held_out(config, len(corpus))
     facts = facts_of(corpus, languages)
@@ -201,6 +202,7 @@ def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
         vocabulary=text.size if "size" in text.model_fields_set else None,
         is_started=training.start_from is not None,
         is_joint="shared" in text.model_fields_set and text.shared,
+        has_symbols=bool(config.data.symbols),
     )
 
 
@@ -208,6 +210,7 @@ def open_pairs(
     config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
 ) -> "PairText":
     """Open and check the text of a run. Without dev files, a part of the training text is held out."""
+    formats = config.data.formats(formats)
     train = _open(config, config.data.train, formats=formats, listener=listener)
     fingerprints = {"train": train.fingerprint()}
     is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train], formats))
@@ -275,7 +278,15 @@ class PairText:
             # The source side counts as often as if all of the text had a translation.
             copies = 1 + len(self.monolingual) // max(1, len(self.train))
             sources = (line.source for _ in range(copies) for line in sample_lines(self.train, pairs, seed=config.seed))
-        tokenizers = train_tokenizers(sources, targets, config.text, listener=listener)
+        marks: list[str] = []
+        if config.data.symbols:
+            symbols = {symbol for line in self.train for symbol in split_symbols(line.source)[1]}
+            marks = [piece_of(symbol) for symbol in sorted(symbols)]
+            if not marks:
+                shown = ", ".join(map(str, config.data.symbols))
+                raise DataError(f"the columns of data.symbols=[{shown}] are empty in all training pairs; leave it out")
+            sources = (split_symbols(line)[0] for line in sources)
+        tokenizers = train_tokenizers(sources, targets, config.text, source_marks=marks, listener=listener)
         return complete_words(tokenizers, config.model.extra_pairs()) if config.model.is_fitted else tokenizers
 
     def encode(self, run: Path, config: RunConfig, *, tokenizers: Tokenizers, listener: Listener) -> None:
@@ -297,6 +308,8 @@ class PairText:
                 progress=progress,
             )
             for sentence in report.sentences():
+                notice(listener, f"{name}: {sentence}")
+            if config.data.symbols and (sentence := symbols_notice(tokenizers.source, (each.source for each in lines))):
                 notice(listener, f"{name}: {sentence}")
             counts: dict[str, Value] = {
                 "name": name,

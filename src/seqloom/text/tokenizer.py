@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -36,6 +36,7 @@ from seqloom.text.marks import (
 )
 from seqloom.text.normalise import Normaliser, UnicodeForm, collapse_spaces, is_blank
 from seqloom.text.published import Published
+from seqloom.text.symbols import piece_of, split_symbols, with_symbols
 from seqloom.text.vocabulary import Vocabulary
 
 # The five ways to cut a normalised text into pieces, each with its stored form.
@@ -426,6 +427,9 @@ class Tokenizer:
         self.config = config
         self.normaliser = config.normaliser
         self._kind = kind
+        self._symbols: dict[str, int] = {}
+        if config.kind != "published":
+            self._symbols = {piece: at for at, piece in enumerate(kind.pieces) if piece.startswith(piece_of(""))}
         assert config.source is None, config.source  # a tokeniser has the settings of its side
         assert config.target is None, config.target
         settings = config.model_dump(mode="json", exclude={"source", "target"})
@@ -468,9 +472,14 @@ class Tokenizer:
         """What its stored file holds: a vocabulary, merges, or a SentencePiece model."""
         return self._kind.content
 
+    @property
+    def has_symbols(self) -> bool:
+        """Whether lines may have whole symbols after a tab."""
+        return bool(self._symbols)
+
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BEGIN and END."""
-        ids: list[int] = self._kind.segment([self.normaliser(as_text(line, "line"))]).ids.tolist()
+        ids: list[int] = self.encode_flat([as_text(line, "line")]).ids.tolist()
         return ids
 
     def encode_many(self, lines: Sequence[str]) -> list[list[int]]:
@@ -478,14 +487,34 @@ class Tokenizer:
         return self.encode_flat(lines).rows()
 
     def encode_flat(self, lines: Sequence[str]) -> FlatIds:
-        """The same ids in two arrays, for whole corpora."""
-        return self._kind.segment([self.normaliser(line) for line in lines])
+        """The same ids in two arrays, for whole corpora. Those of symbols are after those of the text."""
+        if not self._symbols:
+            return self._kind.segment([self.normaliser(line) for line in lines])
+        parts = [split_symbols(line) for line in lines]
+        rows = self._kind.segment([self.normaliser(text) for text, _ in parts]).rows()
+        known = self._symbols
+        return FlatIds.of(
+            [
+                [*ids, *(known.get(piece_of(symbol), UNKNOWN) for symbol in symbols)]
+                for ids, (_, symbols) in zip(rows, parts, strict=True)
+            ]
+        )
+
+    def unknown_symbols(self, line: str) -> list[str]:
+        """The symbols of a line that the vocabulary lacks."""
+        if not self._symbols:
+            return []
+        return [symbol for symbol in split_symbols(line)[1] if piece_of(symbol) not in self._symbols]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, always one line. Reserved ids are left out, except `<unk>`, which is shown as ⁇."""
         self._require_known(ids)
         # A model may output pieces that no text gives: spaces in a row, bytes that spell a line end.
-        return collapse_spaces(self._kind.join(ids))
+        if not self._symbols:
+            return collapse_spaces(self._kind.join(ids))
+        symbols = [self._kind.pieces[number] for number in ids if self._kind.pieces[number] in self._symbols]
+        text = self._kind.join([number for number in ids if self._kind.pieces[number] not in self._symbols])
+        return with_symbols(collapse_spaces(text), ";".join(symbol.strip() for symbol in symbols))
 
     def pieces(self, line: str) -> list[str]:
         """The pieces into which a line is cut, as written in the vocabulary."""
@@ -520,10 +549,13 @@ class Tokenizer:
     def round_trip_report(self, lines: Iterable[str], *, shown: int = 5) -> RoundTrip:
         """Encode and decode lines and count what does not come back."""
         given = list(lines)
-        normal = [self.normaliser(line) for line in given]
-        encoded = self._kind.segment(normal).rows()
+        encoded = self.encode_many(given)
         back = [self.decode(ids) for ids in encoded]
-        normal = [collapse_spaces(text) for text in normal]  # which a published tokeniser does not do before it cuts
+        # A published tokeniser does not collapse spaces before it cuts.
+        normal = [collapse_spaces(self.normaliser(line)) for line in given]
+        if self._symbols:
+            parts = [split_symbols(line) for line in given]
+            normal = [with_symbols(self.normaliser(text), ";".join(symbols)) for text, symbols in parts]
         changed = [(before, after) for before, after in zip(normal, back, strict=True) if before != after]
         return RoundTrip(
             count=len(given),
@@ -677,7 +709,7 @@ def unfamiliar_share(tokenizer: Tokenizer, line: str) -> float:
 
     Tokens would not do for characters: a run of unknown ones may be one token, or three bytes each.
     """
-    if tokenizer.kind == "word":
+    if tokenizer.kind == "word" or tokenizer.has_symbols:
         ids = tokenizer.encode(line)
         return ids.count(UNKNOWN) / max(1, len(ids))
     if tokenizer.kind == "published":
@@ -686,6 +718,21 @@ def unfamiliar_share(tokenizer: Tokenizer, line: str) -> float:
     known = _characters(tokenizer)
     visible = tokenizer.normaliser(line).replace(" ", "")
     return sum(character not in known for character in visible) / max(1, len(visible))
+
+
+def symbols_notice(tokenizer: Tokenizer, lines: Iterable[str]) -> str | None:
+    """A sentence on symbols beside lines that the vocabulary lacks, if there are any."""
+    return counted_symbols(Counter(symbol for line in lines for symbol in tokenizer.unknown_symbols(line)))
+
+
+def counted_symbols(unknown: Counter[str], *, shown: int = 5) -> str | None:
+    """The same of symbols that were counted."""
+    if not unknown:
+        return None
+    named = ", ".join(f"{symbol!r} ({count:,})" for symbol, count in unknown.most_common(shown))
+    more = f" and {len(unknown) - shown:,} more" if len(unknown) > shown else ""
+    are = "symbols are" if unknown.total() > 1 else "symbol is"
+    return f"{unknown.total():,} {are} not in the training text and read as unknown: {named}{more}"
 
 
 def are_unknown(tokenizer: Tokenizer, lines: Sequence[str]) -> bool:

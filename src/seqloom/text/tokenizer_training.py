@@ -90,13 +90,15 @@ def train_tokenizers(
     config: TextConfig,
     *,
     marks: Sequence[str] = (),
+    source_marks: Sequence[str] = (),
     listener: Listener = ignore,
 ) -> Tokenizers:
-    """Learn one tokeniser from both sides (`config.is_joint`), or one from each."""
+    """Learn one tokeniser from both sides (`config.is_joint`), or one from each; `source_marks` are of the source."""
     if config.is_joint:
-        tokenizer = train_tokenizer(chain(source_lines, target_lines), config, marks=marks, listener=listener)
+        every = (*marks, *source_marks)
+        tokenizer = train_tokenizer(chain(source_lines, target_lines), config, marks=every, listener=listener)
         return Tokenizers(tokenizer, tokenizer)
-    source = train_tokenizer(source_lines, config.side("source"), marks=marks, listener=listener)
+    source = train_tokenizer(source_lines, config.side("source"), marks=(*marks, *source_marks), listener=listener)
     return Tokenizers(source, train_tokenizer(target_lines, config.side("target"), marks=marks, listener=listener))
 
 

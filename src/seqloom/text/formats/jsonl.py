@@ -66,13 +66,22 @@ def read_records(path: Path, encoding: str, read: Callable[[dict[str, Any], int]
     problems.require_none()
 
 
-def read_pairs(path: Path, *, languages: Languages = (None, None), encoding: str = "utf-8") -> Iterator[Pair | None]:
-    """The pairs of a file, line by line, one for each target of a record; None for a record without a good target."""
+def read_pairs(
+    path: Path,
+    *,
+    languages: Languages = (None, None),
+    encoding: str = "utf-8",
+    symbols: Callable[[dict[str, Any]], str] = lambda _record: "",
+) -> Iterator[Pair | None]:
+    """The pairs of a file, line by line, one for each target of a record; None for a record without a good target.
+
+    `symbols` gives those of a record that are beside its source.
+    """
 
     def pairs(record: dict[str, Any], number: int) -> list[Pair | None]:
         sides = _sides(record, languages)
         good = [] if sides.is_fuzzy or not sides.source.strip() else [each for each in sides.targets if each.strip()]
-        return [Pair(sides.source, target, number) for target in good] or [None]
+        return [Pair(sides.source, target, number, symbols(record)) for target in good] or [None]
 
     return chain.from_iterable(read_records(path, encoding, pairs))
 

@@ -16,6 +16,7 @@ from seqloom.text.formats.segments import Catalogue, Format, Languages, Pair, Si
 from seqloom.text.formats.subtitles import parse_srt, parse_vtt
 from seqloom.text.formats.tmx import TMX, is_language, parse_tmx
 from seqloom.text.formats.xliff import XLIFF, parse_xliff
+from seqloom.text.symbols import with_symbols
 
 FORMATS: tuple[Format, ...] = (JSONL, MO, PO, TMX, XLIFF)
 """The formats of the package; a program passes its own as `formats=(*FORMATS, ITS_FORMAT)`."""
@@ -186,7 +187,7 @@ class PairReader:
             source, target = pair.source.translate(BREAKS).strip(), pair.target.translate(BREAKS).strip()
             self.broken += source != pair.source.strip() or target != pair.target.strip()
             self.pairs += 1
-            yield Pair(source, target, pair.line)
+            yield Pair(with_symbols(source, pair.symbols), target, pair.line)
 
     def notices(self) -> list[str]:
         """What was read, left out and changed in the last iteration, a sentence each."""

@@ -113,6 +113,8 @@ class Pair:
     source: str
     target: str
     line: int
+    symbols: str = ""
+    """Symbols beside the source, as `text.symbols` joins them."""
 
 
 @dataclass(frozen=True)
