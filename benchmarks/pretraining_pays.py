@@ -28,22 +28,21 @@ The exit code is 1 if a goal is missed.
 """
 
 import argparse
-import gzip
 import json
 import math
-import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from safetensors import safe_open
 
+from harness.commands import data_lines, seqloom, train, write_lines
 from harness.processes import exit_on_termination
 from harness.progress import duration, say
 from seqloom.core.errors import SeqloomError, UsageError
@@ -97,21 +96,6 @@ def mean_of(values: Sequence[float], *, what: str, goal: float) -> Verdict:
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-def seqloom(*arguments: str | Path) -> str:
-    """Run a command of the package; its standard output. What it reports goes to stderr."""
-    command = [sys.executable, "-m", "seqloom", *map(str, arguments)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def train(run: Path, *arguments: str | Path) -> Path:
-    """Train in a folder, or finish what was begun there; the model."""
-    if not (run / "run.json").is_file():
-        seqloom("train", *arguments, "--out", run)
-    elif not (run / "model" / "model.json").is_file():
-        seqloom("train", "--resume", run)
-    return run / "model"
-
-
 def bleu(model: Path, source: Path, reference: Path) -> float:
     """BLEU of the translations of a file, by `seqloom evaluate`."""
     found = json.loads(seqloom("evaluate", model, "--source", source, "--reference", reference, "--json"))
@@ -124,21 +108,6 @@ def multi30k(folder: Path, name: str, *, lines: int | None = None, file: str | N
         write_lines(folder / f"{file or name}.{language}", data_lines(f"multi30k/{name}.{language}.gz")[:lines])
         for language in ("de", "en")
     ]
-
-
-def data_lines(name: str) -> list[str]:
-    """The lines of a file of the data folder, plain or .gz."""
-    stored = Path(os.environ.get("SEQLOOM_DATA", "")) / name
-    if not stored.is_file():
-        raise UsageError(f"{stored} not found; set SEQLOOM_DATA to the folder with the data sets")
-    content = stored.read_bytes()
-    return (gzip.decompress(content) if stored.suffix == ".gz" else content).decode("utf-8").split("\n")
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> Path:
-    """Write the lines that are not blank."""
-    path.write_text("".join(f"{line}\n" for line in lines if line.strip()), encoding="utf-8")
-    return path
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------
