@@ -285,13 +285,12 @@ def commands_to_actions(folder: Path, split: str, *, lines: int | None = None) -
 
 
 def abstracts(folder: Path, *, papers: int | None = None) -> Files:
-    """SciTLDR: `abstract<tab>summary`, a line for each summary of a paper."""
+    """SciTLDR: a record for each paper, with the sentences of its abstract and its summaries."""
     paths = []
     for part in ("train", "dev"):
         found = [json.loads(line) for line in data_lines(f"scitldr/{part}.jsonl.gz") if line][:papers]
-        rows = [(" ".join(each["source"]), target) for each in found for target in each["target"]]
-        flat = (f"{' '.join(source.split())}\t{' '.join(target.split())}" for source, target in rows)
-        paths.append(write_lines(folder / f"scitldr.{part}.tsv", flat))
+        kept = (json.dumps({name: each[name] for name in ("source", "target")}, ensure_ascii=False) for each in found)
+        paths.append(write_lines(folder / f"scitldr.{part}.jsonl", kept))
     return Files(*paths)
 
 
