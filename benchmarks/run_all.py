@@ -38,6 +38,7 @@ BENCHMARKS = (
     Benchmark("softmax_quality.py", "Quality of objectives for large vocabularies"),
     Benchmark("ngram.py", "N-gram models"),
     Benchmark("hmm.py", "Hidden Markov models"),
+    Benchmark("tagging.py", "Taggers by counting"),
     Benchmark("word2vec.py", "Word vectors"),
     Benchmark("prepare.py", "Corpora beyond memory"),
     Benchmark("busy.py", "Other programs on the same machine"),

@@ -320,6 +320,7 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
         "run_all.py",
         "serve.py",
         "shakespeare.py",
+        "tasks.py",
         "tatoeba_split.py",
     }  # most need a model
     assert listed <= there
