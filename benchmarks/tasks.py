@@ -1,31 +1,34 @@
 """Every task of the package beside the figure that it is to reach, with the commands that a user would type.
 
-    python benchmarks/tasks.py PART [PART …] [--seeds 1 2 3] [--keep FOLDER] [--quick] [--translator MODEL] [--json FILE]
+    python benchmarks/tasks.py PART [PART …] [--seeds 1 2 3] [--keep FOLDER] [--quick] [--json FILE]
 
-SEQLOOM_DATA names the folder of the data. Each part makes plain files of it (harness/task_files.py), trains and measures
-by the program, with no settings but `model.kind` and those that the part is about, and prints a table of figures and
-bars. Where a data set has a test part, that is measured; otherwise its dev part, and training holds out lines of its own.
+SEQLOOM_DATA names the folder of the data. Each part makes plain files of it (harness/task_files.py), trains and
+measures by the program, with no settings but `model.kind` and those that the part is about, and prints a table of
+figures and bars. Where a data set has a test part, that is measured; otherwise its dev part, and training holds out
+lines of its own.
 
-    tagging-ewt         UPOS, FEATS and LEMMA of EWT's dev set: the most frequent tag of each word, an HMM, and taggers:
-                        LSTM in two directions and in one, with a CRF, Transformer
-    tagging-afribooms   UPOS of AfriBooms' test set: HMM, LSTM in two directions
-    classify            TREC, ten folds; SST-2; linear probes on the vectors that `seqloom embed` takes from a translator
-                        (Multi30k, English to German; or --translator) and from word vectors (text8-like)
-    speech              FSDD, strings of 3 to 7 digits: known speakers, each speaker left out, digits spelled in letters
-                        with and without a language model of letters
-    handwriting         captions in styles of writers that were not trained on
-    ett                 ETTh1: 96 and 192 steps; 1, 4, 16 and 64 steps ahead, direct and recursive; bands of 90 %
-    series              a noisy sine and airline passengers beside the last value
-    cmudict             letters to phones without stress, the best of the given answers
-    scan                commands to actions: simple, length, addprim_jump
-    summaries           SciTLDR, ROUGE-1 against the best of the given summaries
-    trees               EWT's dependency trees as brackets, beside a right-branching tree
-    replies             turns of Shakespeare: the true context beside a shuffled one, and distinct-2
-    captions            scenes whose combinations were not trained on
+    ewt-hmm, afribooms-hmm   UPOS by counting: the most frequent tag of each word, and an HMM
+    ewt                      UPOS, FEATS and LEMMA of EWT's dev set: LSTM in two directions
+    ewt-one-way, ewt-crf, ewt-transformer   the same: LSTM in one direction, in two with a CRF, Transformer
+    afribooms                UPOS of AfriBooms' test set: LSTM in two directions
+    trec, sst2               labels of questions (ten folds), and of reviews
+    probes                   linear probes on the vectors that `seqloom embed` takes from a translator (of Multi30k,
+                             English to German; or --translator MODEL) and from word vectors (text8-like)
+    fsdd-known, fsdd-left-out   strings of 3 to 7 digits: of speakers of the training set, and of each one left out
+    fsdd-letters             the digits spelled in letters, with and without a language model of letters
+    handwriting              captions in styles of writers that were not trained on
+    etth1                    96 and 192 steps; 1, 4, 16 and 64 steps ahead, direct and recursive; bands of 90 %
+    sine, airline            a noisy sine and monthly passengers, beside the last value
+    cmudict                  letters to phones without stress, the best of the given answers
+    scan-simple, scan-length, scan-jump   commands to actions
+    scitldr                  summaries of abstracts, ROUGE-1 with the best of the given ones
+    parses                   EWT's dependency trees as brackets, beside a right-branching tree
+    replies                  turns of Shakespeare: the true context beside a shuffled one, and distinct-2
+    captions                 scenes whose combinations were not trained on
 
 A bar is reached by the mean over the seeds; a limit of minutes by each of them. Seeds are 1, 2 and 3 where the spread
-belongs to the figure, else 1. `--quick` tries every step on a little data, and claims nothing. `--keep` leaves files and
-runs in a folder and continues there: a finished run is not trained again. The exit code is 1 if a bar is missed.
+belongs to the figure, else 1. `--quick` tries every step on a little data, and claims nothing. `--keep` leaves files
+and runs in a folder and continues there: a finished run is not trained again. The exit code is 1 if a bar is missed.
 """
 
 import argparse
@@ -133,53 +136,58 @@ TAGGERS: Mapping[str, Sequence[str]] = {
 }
 
 
-def counted(trial: Trial, given: Path, test: Path) -> Figures:
+def ewt(trial: Trial) -> Files:
+    """EWT's training set, and its dev set as test."""
+    return Files(
+        *(
+            task_files.treebank(
+                trial.folder / f"{part}.conllu",
+                f"ud-english-ewt/en_ewt-ud-{part}.conllu.gz",
+                sentences=trial.some(300),
+            )
+            for part in ("train", "dev")
+        )
+    )
+
+
+def afribooms(trial: Trial, part: str) -> Path:
+    """A part of AfriBooms."""
+    stored = f"ud-afrikaans-afribooms/af_afribooms-ud-{part}.conllu.gz"
+    return task_files.treebank(trial.folder / f"{part}.conllu", stored, sentences=trial.some(100))
+
+
+def counted(trial: Trial, files: Files) -> Figures:
     """UPOS of taggers that only count: every run measures them on its dev text before it trains, here for one step."""
     settings = ["model.kind=tagger", "training.steps=1", "task.columns=[upos]", "seed=1"]
     run = trial.folder / "counted"
-    train(run, *settings, "--train", given, "--dev", test)
+    train(run, *settings, "--train", files.train, "--dev", files.test)
     found = json.loads((run / "data" / "counted.json").read_text(encoding="utf-8"))["upos"]
     return {"UPOS, most frequent tag": found["majority"], "UPOS, HMM": found["hmm"]}
 
 
-def tagged(trial: Trial, name: str, files: Sequence[str | Path], test: Path) -> tuple[Path, dict[str, float]]:
-    """A tagger, and its accuracy by column."""
-    model = trial.train(name, "model.kind=tagger", *TAGGERS[name], *files)
-    found = {each["name"]: float(each["value"]) for each in answer("tag", model, "--reference", test)["scores"]}
-    return model, {column: found[f"{column.lower()} accuracy"] for column in ("UPOS", "FEATS", "LEMMA")}
+def tagged(trial: Trial, name: str, files: Sequence[str | Path], test: Path) -> Figures:
+    """The accuracy of a tagger by column, and how long it was trained."""
+    model = trial.train("tagger", "model.kind=tagger", *TAGGERS[name], *files)
+    scores = answer("tag", model, "--reference", test)["scores"]
+    columns = {
+        f"{column}, {name}": score(scores, f"{column.lower()} accuracy") for column in ("UPOS", "FEATS", "LEMMA")
+    }
+    return {**columns, f"minutes, {name}": minutes(model)}
 
 
-def tag_ewt(trial: Trial) -> Figures:
-    stored = "ud-english-ewt/en_ewt-ud"
-    given, test = (
-        task_files.treebank(trial.folder / f"{part}.conllu", f"{stored}-{part}.conllu.gz", sentences=trial.some(300))
-        for part in ("train", "dev")
-    )
-    found = dict(counted(trial, given, test))
-    for name in TAGGERS:
-        model, columns = tagged(trial, name, ["--train", given], test)
-        found |= {f"{column}, {name}": value for column, value in columns.items()}
-        found[f"minutes, {name}"] = minutes(model)
-    return found
+def tag_ewt(trial: Trial, name: str) -> Figures:
+    files = ewt(trial)
+    return tagged(trial, name, ["--train", files.train], files.test)
 
 
 def tag_afribooms(trial: Trial) -> Figures:
-    stored = "ud-afrikaans-afribooms/af_afribooms-ud"
-    given, dev, test = (
-        task_files.treebank(trial.folder / f"{part}.conllu", f"{stored}-{part}.conllu.gz", sentences=trial.some(100))
-        for part in ("train", "dev", "test")
-    )
-    model, columns = tagged(trial, "two-way LSTM", ["--train", given, "--dev", dev], test)
-    return {
-        **counted(trial, given, test),
-        **{f"{column}, two-way LSTM": value for column, value in columns.items()},
-        "minutes, two-way LSTM": minutes(model),
-    }
+    given, dev, test = (afribooms(trial, part) for part in ("train", "dev", "test"))
+    return tagged(trial, "two-way LSTM", ["--train", given, "--dev", dev], test)
 
 
 # --- classifying ------------------------------------------------------------------------------------------------------
 
-CLASSIFIER = ("model.kind=bert", "task.kind=classification")
+CLASSIFIER = ("task.kind=classification",)
 
 
 def accuracy(model: Path, test: Path) -> float:
@@ -187,22 +195,32 @@ def accuracy(model: Path, test: Path) -> float:
     return score(answer("classify", model, "--reference", test)["scores"], "accuracy")
 
 
-def classify(trial: Trial) -> Figures:
-    folds = task_files.question_folds(
-        trial.folder, seed=trial.seed, folds=trial.some(2) or task_files.FOLDS, lines=trial.some(600)
-    )
-    of_folds = [
+def trec(trial: Trial) -> Figures:
+    folds = question_folds(trial)
+    found = [
         accuracy(trial.train(f"trec-{fold}", *CLASSIFIER, "--train", files.train), files.test)
         for fold, files in enumerate(folds)
     ]
-    sentiments = task_files.sentiments(trial.folder, lines=trial.some(600))
-    found = {
-        "TREC, ten folds": statistics.mean(of_folds),
-        "SST-2": accuracy(trial.train("sst2", *CLASSIFIER, "--train", sentiments.train), sentiments.test),
-    }
+    return {"accuracy, ten folds": statistics.mean(found), "the worst fold": min(found), "the best fold": max(found)}
+
+
+def question_folds(trial: Trial) -> list[Files]:
+    """TREC in ten parts, drawn by the seed; two of them with `--quick`."""
+    folds = trial.some(2, task_files.FOLDS) or 0
+    return task_files.question_folds(trial.folder, seed=trial.seed, folds=folds, lines=trial.some(600))
+
+
+def sst2(trial: Trial) -> Figures:
+    files = task_files.sentiments(trial.folder, lines=trial.some(600))
+    return {"accuracy": accuracy(trial.train("sst2", *CLASSIFIER, "--train", files.train), files.test)}
+
+
+def probes(trial: Trial) -> Figures:
+    questions, sentiments = question_folds(trial)[0], task_files.sentiments(trial.folder, lines=trial.some(600))
+    found = {}
     for name, model in (("translator", english_translator(trial)), ("word vectors", word_vectors(trial))):
-        found[f"TREC, linear probe of {name} (one fold)"] = probe(model, folds[0])
-        found[f"SST-2, linear probe of {name}"] = probe(model, sentiments)
+        found[f"TREC, {name} (one fold)"] = probe(model, questions)
+        found[f"SST-2, {name}"] = probe(model, sentiments)
     return found
 
 
@@ -252,41 +270,48 @@ def error_rate(model: Path, table: Path, *options: str | Path, name: str = "WER"
     return score(answer("transcribe", model, "--reference", table, *options)["scores"], name)
 
 
-def speech(trial: Trial) -> Figures:
+def digit_table(
+    trial: Trial, name: str, speakers: Iterable[str], indices: Sequence[int], *, spelled: bool = False
+) -> Path:
+    """Strings of digits to train on or, of a name that ends so, to test."""
+    count = trial.some(5, TEST_STRINGS) if name.endswith("test") else trial.some(25, TRAIN_STRINGS)
     sounds = task_files.recordings()
-    learned, tested = trial.some(25, TRAIN_STRINGS) or 0, trial.some(5, TEST_STRINGS) or 0
-
-    def table(name: str, speakers: Iterable[str], indices: Sequence[int], count: int, *, spelled: bool = False) -> Path:
-        return task_files.digit_strings(
-            trial.folder, sounds, name=name, speakers=speakers, indices=indices, count=count, spelled=spelled
-        )
-
-    given, test = (
-        table("known.train", SPEAKERS, TRAIN_INDICES, learned),
-        table("known.test", SPEAKERS, TEST_INDICES, tested),
+    return task_files.digit_strings(
+        trial.folder, sounds, name=name, speakers=speakers, indices=indices, count=count or 0, spelled=spelled
     )
-    found = {"WER, known speakers": error_rate(trial.train("known", "model.kind=ctc", "--train", given), test)}
-    left = []
-    for speaker in SPEAKERS[: trial.some(1)]:
-        given = table(f"{speaker}.train", [each for each in SPEAKERS if each != speaker], TRAIN_INDICES, learned)
-        test = table(f"{speaker}.test", [speaker], range(50), tested)
-        model = trial.train(f"without-{speaker}", "model.kind=ctc", "--train", given)
-        left.append(error_rate(model, test))
-        found[f"WER, {speaker} left out"] = left[-1]
-    found["WER, one speaker left out, mean"] = statistics.mean(left)
 
-    given = table("spelled.train", SPEAKERS, TRAIN_INDICES, learned, spelled=True)
-    test = table("spelled.test", SPEAKERS, TEST_INDICES, tested, spelled=True)
+
+def known_speakers(trial: Trial) -> Figures:
+    given = digit_table(trial, "known.train", SPEAKERS, TRAIN_INDICES)
+    test = digit_table(trial, "known.test", SPEAKERS, TEST_INDICES)
+    model = trial.train("known", "model.kind=ctc", "--train", given)
+    return {"WER, known speakers": error_rate(model, test), "minutes": minutes(model)}
+
+
+def left_out(trial: Trial) -> Figures:
+    found = {}
+    for speaker in SPEAKERS[: trial.some(1)]:
+        given = digit_table(trial, f"{speaker}.train", [each for each in SPEAKERS if each != speaker], TRAIN_INDICES)
+        test = digit_table(trial, f"{speaker}.test", [speaker], range(50))
+        model = trial.train(f"without-{speaker}", "model.kind=ctc", "--train", given)
+        found[f"WER, {speaker} left out"] = error_rate(model, test)
+    return {**found, "WER, one speaker left out, mean": statistics.mean(found.values())}
+
+
+def spelled_digits(trial: Trial) -> Figures:
+    given = digit_table(trial, "spelled.train", SPEAKERS, TRAIN_INDICES, spelled=True)
+    test = digit_table(trial, "spelled.test", SPEAKERS, TEST_INDICES, spelled=True)
     model = trial.train("spelled", "model.kind=ctc", "--train", given)
     transcripts = [line.split("\t")[1] for line in given.read_text(encoding="utf-8").splitlines()]
     text = write_lines(trial.folder / "spelled.txt", transcripts)
     letters = train(trial.folder / "letters", "model.kind=ngram", "text.kind=char", "--train", text)
     alone, fused = error_rate(model, test), error_rate(model, test, "--language-model", letters)
-    found["WER, digits in letters"] = alone
-    found["WER, digits in letters, beam of 16"] = error_rate(model, test, "--beam", "16")
-    found["WER, digits in letters, with a language model"] = fused
-    found["the same, less that without it"] = fused - alone
-    return found
+    return {
+        "WER": alone,
+        "WER, beam of 16": error_rate(model, test, "--beam", "16"),
+        "WER, with a language model": fused,
+        "the same, less that without it": fused - alone,
+    }
 
 
 def handwriting(trial: Trial) -> Figures:
@@ -308,7 +333,7 @@ def backtest(trial: Trial, name: str, table: Table, *settings: str) -> Any:
 AHEAD = (1, 4, 16, 64)
 
 
-def ett(trial: Trial) -> Figures:
+def etth1(trial: Trial) -> Figures:
     table, found = task_files.transformer_readings(trial.folder), dict[str, float]()
     for horizon in (96, 192):
         direct = backtest(trial, f"direct-{horizon}", table, f"model.horizon={horizon}")
@@ -321,17 +346,16 @@ def ett(trial: Trial) -> Figures:
     return found | {f"MSE at step {step}, recursive": recursive["squared"][step - 1] for step in AHEAD}
 
 
-def series(trial: Trial) -> Figures:
-    found = {}
-    for name, table in (
-        ("noisy sine", task_files.noisy_sine(trial.folder)),
-        ("airline", task_files.airline(trial.folder)),
-    ):
-        measured = backtest(trial, name.replace(" ", "-"), table)
-        found[f"{name}: MSE, {measured['horizon']} steps"] = measured["mse"]
-        found |= {f"{name}: MSE, {rule}": value for rule, value in measured["rules"].items()}
-        found[f"{name}: MSE as a share of that of the last value"] = measured["mse"] / measured["rules"]["last value"]
-    return found
+def one_series(trial: Trial, make: Callable[[Path], Table]) -> Figures:
+    measured = backtest(trial, "series", make(trial.folder))
+    return {
+        f"MSE, {measured['horizon']} steps": measured["mse"],
+        **{f"MSE, {rule}": value for rule, value in measured["rules"].items()},
+        SHARE: measured["mse"] / measured["rules"]["last value"],
+    }
+
+
+SHARE = "MSE as a share of that of the last value"
 
 
 # --- text to text -----------------------------------------------------------------------------------------------------
@@ -356,16 +380,14 @@ def cmudict(trial: Trial) -> Figures:
     }
 
 
-def scan(trial: Trial) -> Figures:
-    found = {}
-    for split in ("simple", "length", "addprim_jump"):
-        files = task_files.commands_to_actions(trial.folder, split, lines=trial.some(500))
-        model = trial.train(split, "--train", files.train)
-        found[f"exact match, {split}"] = score(evaluated(model, files.test, "exact-match"), "exact match")
-    return found
+def scan(trial: Trial, split: str) -> Figures:
+    files = task_files.commands_to_actions(trial.folder, split, lines=trial.some(500))
+    model = trial.train(split, "--train", files.train)
+    found = score(evaluated(model, files.test, "exact-match"), "exact match")
+    return {"exact match": found, "minutes": minutes(model)}
 
 
-def trees(trial: Trial) -> Figures:
+def parses(trial: Trial) -> Figures:
     stored = "ud-english-ewt/en_ewt-ud"
     given, test = (
         task_files.trees(trial.folder / f"{part}.tsv", f"{stored}-{part}.conllu.gz", sentences=trial.some(sentences))
@@ -401,7 +423,7 @@ def trees(trial: Trial) -> Figures:
 # --- summaries, replies, captions -------------------------------------------------------------------------------------
 
 
-def summaries(trial: Trial) -> Figures:
+def scitldr(trial: Trial) -> Figures:
     files = task_files.abstracts(trial.folder, papers=trial.some(100))
     model = trial.train("summaries", "task.kind=summarisation", "--train", files.train)
     scores = answer("summarise", model, "--reference", files.test)["scores"]
@@ -451,30 +473,35 @@ def sign_p_value(differences: np.ndarray, *, seed: int = 1) -> float:
     return float((as_high + 1) / (SHUFFLES + 1))
 
 
+FIRST = "two-way LSTM"
+
 PARTS: Mapping[str, Part] = {
-    "tagging-ewt": Part(
-        tag_ewt,
+    "ewt-hmm": Part(lambda trial: counted(trial, ewt(trial)), {"UPOS, HMM": Bar(low=92.4)}, ONE_SEED),
+    "ewt": Part(
+        lambda trial: tag_ewt(trial, FIRST),
         {
-            "UPOS, HMM": Bar(low=92.4),
-            "UPOS, two-way LSTM": Bar(low=94.6),
-            "FEATS, two-way LSTM": Bar(low=94),
-            "LEMMA, two-way LSTM": Bar(low=95),
-            "minutes, two-way LSTM": Bar(high=15, each=True),
+            f"UPOS, {FIRST}": Bar(low=94.6),
+            f"FEATS, {FIRST}": Bar(low=94),
+            f"LEMMA, {FIRST}": Bar(low=95),
+            f"minutes, {FIRST}": Bar(high=15, each=True),
         },
     ),
-    "tagging-afribooms": Part(tag_afribooms, {"UPOS, two-way LSTM": Bar(low=96.5)}),
-    "classify": Part(classify, {"TREC, ten folds": Bar(low=88), "SST-2": Bar(low=81)}),
-    "speech": Part(
-        speech,
-        {
-            "WER, known speakers": Bar(high=2),
-            "WER, one speaker left out, mean": Bar(high=20),
-            "the same, less that without it": Bar(below=0),
-        },
+    "ewt-one-way": Part(lambda trial: tag_ewt(trial, "one-way LSTM")),
+    "ewt-crf": Part(lambda trial: tag_ewt(trial, "two-way LSTM, CRF")),
+    "ewt-transformer": Part(lambda trial: tag_ewt(trial, "Transformer")),
+    "afribooms-hmm": Part(
+        lambda trial: counted(trial, Files(afribooms(trial, "train"), afribooms(trial, "test"))), seeds=ONE_SEED
     ),
+    "afribooms": Part(tag_afribooms, {f"UPOS, {FIRST}": Bar(low=96.5)}),
+    "trec": Part(trec, {"accuracy, ten folds": Bar(low=88)}),
+    "sst2": Part(sst2, {"accuracy": Bar(low=81)}),
+    "probes": Part(probes, seeds=ONE_SEED),
+    "fsdd-known": Part(known_speakers, {"WER, known speakers": Bar(high=2)}),
+    "fsdd-left-out": Part(left_out, {"WER, one speaker left out, mean": Bar(high=20)}),
+    "fsdd-letters": Part(spelled_digits, {"the same, less that without it": Bar(below=0)}),
     "handwriting": Part(handwriting, {"CER, unseen styles": Bar(high=5)}),
-    "ett": Part(
-        ett,
+    "etth1": Part(
+        etth1,
         {
             "MSE, 96 steps": Bar(high=0.385),
             "MSE, 192 steps": Bar(high=0.42),
@@ -483,16 +510,15 @@ PARTS: Mapping[str, Part] = {
         },
         ONE_SEED,
     ),
-    "series": Part(
-        series,
-        {f"{name}: MSE as a share of that of the last value": Bar(below=1) for name in ("noisy sine", "airline")},
-        ONE_SEED,
-    ),
+    "sine": Part(lambda trial: one_series(trial, task_files.noisy_sine), {SHARE: Bar(below=1)}, ONE_SEED),
+    "airline": Part(lambda trial: one_series(trial, task_files.airline), {SHARE: Bar(below=1)}, ONE_SEED),
     "cmudict": Part(cmudict, {"PER": Bar(high=7), "WER": Bar(high=29), "minutes": Bar(high=60, each=True)}, ONE_SEED),
-    "scan": Part(scan, {"exact match, simple": Bar(low=99.5)}),
-    "summaries": Part(summaries, {"ROUGE-1": Bar(low=36)}, ONE_SEED),
-    "trees": Part(
-        trees,
+    "scan-simple": Part(lambda trial: scan(trial, "simple"), {"exact match": Bar(low=99.5)}),
+    "scan-length": Part(lambda trial: scan(trial, "length")),
+    "scan-jump": Part(lambda trial: scan(trial, "addprim_jump")),
+    "scitldr": Part(scitldr, {"ROUGE-1": Bar(low=36)}, ONE_SEED),
+    "parses": Part(
+        parses,
         {
             "outputs that are well formed with the words of the source, %": Bar(low=100),
             "bracket F1 above right-branching": Bar(low=20),
@@ -534,7 +560,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", help="seeds, by default those of the part")
     parser.add_argument("--quick", action="store_true", help="a little data, no claims")
     parser.add_argument("--keep", type=Path, help="a folder for files and runs")
-    parser.add_argument("--translator", type=Path, help="a translator from English, for the probes of part classify")
+    parser.add_argument("--translator", type=Path, help="a translator from English, for the part probes")
     parser.add_argument("--json", type=Path, help="a file for all figures")
     given = parser.parse_args()
     exit_on_termination()
