@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from seqloom.core.errors import ModelError, UsageError
 from seqloom.core.symbols import BEGIN, END, RESERVED, UNKNOWN
 from seqloom.interop.frames import require_plain_frame
-from seqloom.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerStack
+from seqloom.models.transformer import DecoderLayer, Transformer, TransformerStack
 from seqloom.nn.blocks import LearnedPositions, NoPositions, SinusoidalPositions
 from seqloom.nn.embeddings import Embedding
+from seqloom.nn.encoders import EncoderLayer
 
 Quantization = Literal["none", "int8", "int8_float32", "int8_float16", "int16", "float16"]
 """How weights are stored: unchanged (none), or in fewer bits; after an underscore, the type of what stays a float."""

@@ -26,8 +26,9 @@ from seqloom.core.files import write_atomically
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.interop.huggingface_tokenizer import write_tokenizer
-from seqloom.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig, TransformerStack
+from seqloom.models.transformer import DecoderLayer, Transformer, TransformerConfig, TransformerStack
 from seqloom.nn.blocks import sinusoids
+from seqloom.nn.encoders import EncoderLayer
 from seqloom.runs.loading import LoadedModel
 from seqloom.search.settings import SearchConfig
 

@@ -49,10 +49,10 @@ from seqloom.core.declaration import (
 )
 from seqloom.core.errors import ConfigError, ModelError
 from seqloom.models.elmo import frame
-from seqloom.models.transformer import EncoderLayer
 from seqloom.nn.blocks import Activation, FeedForward, NormPlace, Residual, activated
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols
+from seqloom.nn.encoders import EncoderLayer
 from seqloom.nn.init import linear, seeded
 from seqloom.nn.multihead import SelfAttention, check_heads
 from seqloom.nn.outputs import Output

@@ -12,26 +12,24 @@ those of a language model with the same tokeniser.
 """
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqloom.core.declaration import FrameFacts, ModelSizes, Pieces, Purpose, Reason, TaskKind
 from seqloom.core.errors import ConfigError
 from seqloom.models.cell_options import CellOptions
-from seqloom.models.transformer import EncoderLayer
-from seqloom.nn.blocks import FeedForward, Residual, SinusoidalPositions
+from seqloom.nn.blocks import SinusoidalPositions
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Symbols
+from seqloom.nn.encoders import Frames, RecurrentEncoder, Stacking, StridedConvolution, TransformerEncoder, unpack
 from seqloom.nn.init import linear, seeded
-from seqloom.nn.multihead import SelfAttention, check_heads
-from seqloom.nn.packing import additive, length_mask, pack_features, packing_of
-from seqloom.nn.recurrent import Bidirectional, DropoutKind, MakeCell, Skip, Stack, cells_of, input_widths
+from seqloom.nn.multihead import check_heads
+from seqloom.nn.packing import length_mask, pack_features, packing_of
+from seqloom.nn.recurrent import DropoutKind, MakeCell, Skip, input_widths
 
 SIZES = ((30_000, 64, 2), (3_000_000, 128, 2), (30_000_000, 256, 3), (sys.maxsize, 512, 4))
 """Up to so many frames: width of each direction, and layers."""
@@ -41,7 +39,6 @@ MIN_FRAMES_PER_SYMBOL = 4
 
 MAX_STRIDE = 3
 
-Frames = Float[Tensor, "batch time features"]
 Lengths = Int[Tensor, " batch"]
 
 
@@ -135,111 +132,36 @@ class CtcConfig(CellOptions):
                 if self.subsampling == "stack"
                 else StridedConvolution(self.features, self.width, stride=self.stride)
             )
-            encoder: RecurrentEncoder | TransformerEncoder
-            if self.encoder == "transformer":
-                encoder = TransformerEncoder(
-                    self._read_width,
-                    self.width,
-                    layers=self.layers,
-                    heads=self.heads,
-                    feed_forward=self.feed_forward,
-                    dropout_rate=self.dropout_rate,
-                )
-            else:
-                encoder = RecurrentEncoder(self._layers(make_cell or self.make_cell()))
-            joined = self.width * (2 if self.encoder == "recurrent" and self.bidirectional else 1)
-            model = Ctc(subsampling, encoder, linear(joined, symbols.target), dropout_rate=self.dropout_rate)
+            encoder = self._encoder(make_cell or self.make_cell())
+            model = Ctc(subsampling, encoder, linear(encoder.width, symbols.target), dropout_rate=self.dropout_rate)
         reseed(model, seed)
         return model
 
-    def _layers(self, make_cell: MakeCell) -> Stack | Bidirectional:
-        directions = 1 + self.bidirectional
-        sizes: Mapping[str, Any] = {
-            "width": self.width, "layers": self.layers, "directions": directions, "skip": self.skip
-        }  # fmt: skip
-        cells = [cells_of(make_cell, self._read_width, **sizes) for _ in range(directions)]
-        dropout: Mapping[str, Any] = {"dropout_rate": self.dropout_rate, "dropout_kind": self.dropout_kind}
-        return (Bidirectional if self.bidirectional else Stack)(*cells, skip=self.skip, **dropout)
+    def _encoder(self, make_cell: MakeCell) -> RecurrentEncoder | TransformerEncoder:
+        if self.encoder == "recurrent":
+            return RecurrentEncoder(
+                make_cell,
+                self._read_width,
+                self.width,
+                layers=self.layers,
+                directions=1 + self.bidirectional,
+                skip=self.skip,
+                dropout_rate=self.dropout_rate,
+                dropout_kind=self.dropout_kind,
+            )
+        return TransformerEncoder(
+            self._read_width,
+            self.width,
+            positions=SinusoidalPositions(self.width),
+            layers=self.layers,
+            heads=self.heads,
+            feed_forward=self.feed_forward,
+            dropout_rate=self.dropout_rate,
+            entry_dropout_rate=self.dropout_rate,
+        )
 
 
 # --- modules ---------------------------------------------------------------------------------------------------------
-
-
-class Stacking(nn.Module):
-    """k frames side by side as one; the last one is filled up with zeros."""
-
-    def __init__(self, stride: int) -> None:
-        super().__init__()
-        self.stride = stride
-
-    def forward(self, frames: Frames) -> Float[Tensor, "batch shorter stacked"]:
-        batch, time, features = frames.shape
-        shorter = -(-time // self.stride)
-        filled = F.pad(frames, (0, 0, 0, shorter * self.stride - time))
-        return filled.view(batch, shorter, self.stride * features)
-
-
-class StridedConvolution(nn.Module):
-    """z_s = relu(Σ_i W_i x_{sk+1+i} + b) for i from −k to k, and zeros beyond the ends."""
-
-    def __init__(self, features: int, width: int, *, stride: int) -> None:
-        super().__init__()
-        self.convolution = nn.Conv1d(features, width, 2 * stride + 1, stride=stride, padding=stride)
-
-    def forward(self, frames: Frames) -> Float[Tensor, "batch shorter width"]:
-        convolved: Tensor = self.convolution(frames.transpose(1, 2))  # [batch, width, shorter]
-        return F.relu_(convolved).transpose(1, 2)
-
-
-class RecurrentEncoder(nn.Module):
-    """Recurrent layers over frames."""
-
-    def __init__(self, layers: Stack | Bidirectional) -> None:
-        super().__init__()
-        self.layers = layers
-
-    def forward(self, frames: Frames, lengths: Lengths) -> Float[Tensor, "batch time width"]:
-        if isinstance(self.layers, Stack):
-            return self.layers.outputs(frames, lengths=lengths)
-        states: Tensor = self.layers(frames, lengths)
-        return states
-
-
-class TransformerEncoder(nn.Module):
-    """Transformer layers over frames, norms before the sublayers, with the sinusoids of their places added."""
-
-    def __init__(
-        self, features: int, width: int, *, layers: int, heads: int, feed_forward: int, dropout_rate: float
-    ) -> None:
-        super().__init__()
-
-        def bypass() -> Residual:
-            return Residual(width, norm="before", dropout_rate=dropout_rate)
-
-        def layer() -> EncoderLayer:
-            return EncoderLayer(
-                SelfAttention(width, heads), FeedForward(width, feed_forward, activation="gelu"), bypass
-            )
-
-        self.entry = linear(features, width)
-        self.positions = SinusoidalPositions(width)
-        self.dropout = Dropout(dropout_rate)
-        self.layers = cast("list[EncoderLayer]", nn.ModuleList(layer() for _ in range(layers)))
-        self.norm = nn.LayerNorm(width)
-
-    def forward(self, frames: Frames, lengths: Lengths) -> Float[Tensor, "batch time width"]:
-        batch, time, _ = frames.shape
-        packing = packing_of(lengths, time)
-        x = self.entry(pack_features(frames, packing))  # [real frames, width]
-        x = self.dropout(self.positions(x, packing.positions, longest=time))
-        mask = None
-        if not packing.is_full:  # [batch, 1, 1, time]
-            mask = additive(length_mask(lengths, time), x.dtype)[:, None, None]
-        for layer in self.layers:
-            x = layer(x, packing, mask)
-        x = self.norm(x)
-        padded: Tensor = x.new_zeros(batch * time, x.shape[1]).index_copy(0, packing.flat, x)
-        return padded.view(batch, time, -1)
 
 
 class Ctc(nn.Module):
@@ -247,7 +169,7 @@ class Ctc(nn.Module):
 
     def __init__(
         self,
-        subsampling: Callable[[Frames], Tensor],
+        subsampling: Stacking | StridedConvolution,
         encoder: RecurrentEncoder | TransformerEncoder,
         output: nn.Linear,
         *,
@@ -258,12 +180,6 @@ class Ctc(nn.Module):
         self.encoder, self.output = encoder, output
         self.dropout = Dropout(dropout_rate)
 
-    @property
-    def stride(self) -> int:
-        """Frames that become one."""
-        found = self.subsampling
-        return found.stride if isinstance(found, Stacking) else cast("StridedConvolution", found).convolution.stride[0]
-
     def frame_scores(
         self, frames: Frames, lengths: Lengths
     ) -> tuple[Float[Tensor, "batch shorter symbols"], Int[Tensor, " batch"]]:
@@ -271,7 +187,10 @@ class Ctc(nn.Module):
         if not int(lengths.min()):
             raise ConfigError("a sample without frames has no transcript; leave it out")
         real = frames * length_mask(lengths, frames.shape[1])[:, :, None]
-        shorter = torch.div(lengths + self.stride - 1, self.stride, rounding_mode="floor")
-        states = self.encoder(self.subsampling(real), shorter)  # [batch, shorter, width]
+        stride = self.subsampling.stride
+        shorter = torch.div(lengths + stride - 1, stride, rounding_mode="floor")
+        subsampled = self.subsampling(real)  # [batch, shorter, read]
+        packing = packing_of(shorter, subsampled.shape[1])
+        states = unpack(self.encoder(pack_features(subsampled, packing), packing), packing)  # [batch, shorter, width]
         scores: Tensor = self.output(self.dropout(states))
         return scores, shorter

@@ -22,7 +22,6 @@ Independent channels pass through the same core one by one, as if each column we
 read together, and each column may depend on all. W begins at zero, so that an untrained model forecasts the level a.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, cast, get_args
 
@@ -35,12 +34,13 @@ from torch.nn import functional as F
 from seqloom.core.declaration import ModelSizes, Purpose, Reason, SeriesFacts, TaskKind
 from seqloom.core.errors import ModelError, check_known
 from seqloom.models.cell_options import CellOptions
-from seqloom.nn.blocks import FeedForward, LearnedPositions, Residual
+from seqloom.nn.blocks import LearnedPositions
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import NO_SYMBOLS, Symbols
+from seqloom.nn.encoders import TransformerEncoder
 from seqloom.nn.init import linear, seeded
-from seqloom.nn.multihead import SelfAttention, check_heads
-from seqloom.nn.packing import Packing, full_packing
+from seqloom.nn.multihead import check_heads
+from seqloom.nn.packing import full_packing
 from seqloom.nn.recurrent import Stack, cells_of, input_widths
 
 Design = Literal["linear", "mlp", "recurrent", "transformer"]
@@ -185,25 +185,23 @@ class ForecasterConfig(CellOptions):
                 return RecurrentCore(Stack(cells, dropout_rate=self.dropout_rate), self.outputs, channels=channels)
             case "transformer":
                 check_heads(self.width, self.heads)
-                layers = [
-                    EncoderLayer(self._attention(), self._feed_forward(), self._bypass) for _ in range(self.layers)
-                ]
-                return TransformerCore(
-                    layers, self.history, self.outputs, channels=channels, patch=self.patch, width=self.width
+                patch = min(self.patch, self.history)
+                patches = -(-self.history // patch)
+                encoder = TransformerEncoder(
+                    patch * channels,
+                    self.width,
+                    positions=LearnedPositions(self.width, positions=patches),
+                    layers=self.layers,
+                    heads=self.heads,
+                    feed_forward=self.feed_forward,
+                    dropout_rate=self.dropout_rate,
+                    inner_dropout_rate=self.dropout_rate,
                 )
+                return TransformerCore(encoder, self.outputs, channels=channels, patch=patch, patches=patches)
 
     def _read_widths(self) -> tuple[int, ...]:
         channels = 1 if self.channels == "independent" else self.columns
         return input_widths(channels, self.width, layers=self.layers)
-
-    def _attention(self) -> SelfAttention:
-        return SelfAttention(self.width, self.heads)
-
-    def _feed_forward(self) -> FeedForward:
-        return FeedForward(self.width, self.feed_forward, activation="gelu", dropout_rate=self.dropout_rate)
-
-    def _bypass(self) -> Residual:
-        return Residual(self.width, norm="before", dropout_rate=self.dropout_rate)
 
 
 def fitting_history(facts: SeriesFacts, horizon: int) -> int:
@@ -359,48 +357,25 @@ class RecurrentCore(nn.Module):
         return torch.stack(made, dim=1)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention between all patches, then feed-forward, each on its bypass."""
-
-    def __init__(self, attention: SelfAttention, feed_forward: FeedForward, bypass: Callable[[], Residual]) -> None:
-        super().__init__()
-        self.attention, self.feed_forward = attention, feed_forward
-        self.around_attention, self.around_feed_forward = bypass(), bypass()
-
-    def forward(self, x: Float[Tensor, "tokens width"], packing: Packing) -> Float[Tensor, "tokens width"]:
-        x = self.around_attention(x, lambda x: self.attention(x, packing, mask=None, is_causal=False))
-        x = self.around_feed_forward(x, self.feed_forward)
-        return x
-
-
 class TransformerCore(nn.Module):
     """An encoder over patches of the window; all its outputs together give the forecast.
 
     A window that is not a multiple of the patch is continued to the left by its first row.
     """
 
-    def __init__(
-        self, layers: list[EncoderLayer], history: int, outputs: int, *, channels: int, patch: int, width: int
-    ) -> None:
+    def __init__(self, encoder: TransformerEncoder, outputs: int, *, channels: int, patch: int, patches: int) -> None:
         super().__init__()
-        self.patch = min(patch, history)
-        self.patches = -(-history // self.patch)
-        self.embedding = linear(self.patch * channels, width)
-        self.positions = LearnedPositions(width, positions=self.patches)
-        self.layers = cast("list[EncoderLayer]", nn.ModuleList(layers))
-        self.norm = nn.LayerNorm(width)
-        self.head = _head(self.patches * width, outputs, channels)
+        self.patch, self.patches = patch, patches
+        self.encoder = encoder
+        self.head = _head(patches * encoder.width, outputs, channels)
 
     def forward(self, windows: Channel) -> Ahead:
         sequences, rows, channels = windows.shape
         if missing := self.patches * self.patch - rows:
             windows = torch.cat([windows[:, :1].expand(-1, missing, -1), windows], dim=1)
         packing = full_packing(sequences, self.patches, device=windows.device)
-        x = self.embedding(windows.reshape(sequences * self.patches, -1))  # [sequences · patches, width]
-        x = self.positions(x, packing.positions, longest=self.patches)
-        for layer in self.layers:
-            x = layer(x, packing)
-        ahead: Tensor = self.head(self.norm(x).view(sequences, -1))  # [sequences, outputs · channels]
+        states = self.encoder(windows.reshape(sequences * self.patches, -1), packing)  # [sequences · patches, width]
+        ahead: Tensor = self.head(states.view(sequences, -1))  # [sequences, outputs · channels]
         return ahead.view(sequences, -1, channels)
 
 

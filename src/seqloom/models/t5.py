@@ -25,10 +25,11 @@ from torch import nn
 from seqloom.core.declaration import DataFacts, ModelSettings, ModelSizes, Reason, SentenceReading, TaskKind
 from seqloom.core.symbols import PAD
 from seqloom.models.frames import FrameConfig
-from seqloom.models.transformer import SIZES, DecoderLayer, EncoderLayer, Transformer, TransformerStack
+from seqloom.models.transformer import SIZES, DecoderLayer, Transformer, TransformerStack
 from seqloom.nn.blocks import Activation, FeedForward, NoPositions, RelativeBias, Residual, RMSNorm
 from seqloom.nn.dropout import reseed
 from seqloom.nn.embeddings import SHARED_TYINGS, Embedding, Symbols, Tying, tied_tables
+from seqloom.nn.encoders import EncoderLayer
 from seqloom.nn.framing import Framing
 from seqloom.nn.init import seeded
 from seqloom.nn.multihead import CrossAttention, SelfAttention

@@ -2,9 +2,7 @@
 
     word      x_t = [E[w_t]; c(w_t)]                                     its row of a table, and its letters
     letters   c_k = relu(max_i (W_k [e_i; …; e_{i+k−1}] + b_k))          filters of width k: a pattern, anywhere in w_t
-    encoder   h_t = φ(W [x_{t−r}; …; x_{t+r}] + b)                       window: an MLP over the words around t
-              h_t = [→cell(x_1 … x_t); ←cell(x_t … x_n)]                 recurrent: any cell, one direction or two
-              h_t = layers(x_1 … x_n)                                    transformer: each word attends to all others
+    encoder   h_1 … h_n = encoder(x_1 … x_n)                             window, recurrent, transformer (`nn.encoders`)
     output    P(y_t ∣ x) = softmax(W h_t + b)                            softmax: each word by itself
               P(y ∣ x) ∝ exp(Σ_t s_t(y_t) + Σ_t A[y_t, y_{t+1}])         crf: the tags of a sentence together (`nn.crf`)
 
@@ -16,7 +14,6 @@ letters and neighbours have to do, as for a word that was never seen (`tasks.tag
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import ClassVar, Literal, cast
 
 import torch
@@ -28,15 +25,15 @@ from torch.nn import functional as F
 from seqloom.core.declaration import ModelSizes, Pieces, Purpose, Reason, TaggedFacts, TaskKind
 from seqloom.core.errors import ConfigError
 from seqloom.models.cell_options import CellOptions
-from seqloom.models.transformer import EncoderLayer
-from seqloom.nn.blocks import FeedForward, Residual
+from seqloom.nn.blocks import NoPositions
 from seqloom.nn.crf import CRF, best_tags, only_legal
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import Embedding, Symbols
+from seqloom.nn.encoders import Encoder, RecurrentEncoder, TransformerEncoder, WindowEncoder, unpack
 from seqloom.nn.init import linear, seeded
-from seqloom.nn.multihead import SelfAttention, check_heads
-from seqloom.nn.packing import Packing, additive, length_mask, pack, pack_features, packing_of
-from seqloom.nn.recurrent import Bidirectional, Skip, Stack, cells_of, input_widths
+from seqloom.nn.multihead import check_heads
+from seqloom.nn.packing import Packing, length_mask, pack, packing_of
+from seqloom.nn.recurrent import Skip, input_widths
 from seqloom.nn.rotary import Rotary, rotary_rates
 
 FILTER_WIDTHS = (2, 3, 4, 5)
@@ -140,6 +137,32 @@ class TaggerConfig(CellOptions):
         reason = Reason(("model.kind", "model.width", "model.layers"), f"{why}: enough for this much text")
         return ModelSizes({"width": width, "layers": layers, "outputs": list(facts.tags)}, (reason,))
 
+    def make_encoder(self) -> Encoder:
+        """How a word sees the others."""
+        rate = self.dropout_rate
+        if self.encoder == "window":
+            return WindowEncoder(self.input_width, self.width, reach=self.window, layers=self.layers, dropout_rate=rate)
+        if self.encoder == "recurrent":
+            return RecurrentEncoder(
+                self.make_cell(),
+                self.input_width,
+                self.width,
+                layers=self.layers,
+                directions=self.directions,
+                skip=self.skip,
+                dropout_rate=rate,
+            )
+        return TransformerEncoder(
+            self.input_width,
+            self.width,
+            positions=NoPositions(),
+            rotary=Rotary(rotary_rates(self.width // self.heads, base=ROTARY_BASE)),
+            layers=self.layers,
+            heads=self.heads,
+            feed_forward=self.feed_forward,
+            dropout_rate=rate,
+        )
+
     def build(self, symbols: Symbols, *, seed: int) -> "Tagger":
         """A model with fresh weights drawn from `seed`; `symbols.source` are letters, `symbols.target` words."""
         self.check()
@@ -192,105 +215,6 @@ class LetterFilters(nn.Module):
             sums = each(F.pad(vectors, (0, each.kernel_size[0] - 1)))  # [forms, filters, letters]
             found.append(sums.masked_fill(is_padding, float("-inf")).amax(2).relu())
         return torch.cat(found, 1)
-
-
-# --- encoders ---------------------------------------------------------------------------------------------------------
-
-
-class WindowEncoder(nn.Module):
-    """An MLP over each word and its neighbours; beyond the ends of a sentence are zeros."""
-
-    def __init__(self, config: TaggerConfig) -> None:
-        super().__init__()
-        self.reach, self.width = config.window, config.width
-        read = (2 * config.window + 1) * config.input_width
-        widths = [read, *[config.width] * config.layers]
-        made = [linear(one, other) for one, other in pairwise(widths)]
-        self.layers = cast("Sequence[nn.Linear]", nn.ModuleList(made))
-        self.dropout = Dropout(config.dropout_rate)
-
-    def forward(self, x: Float[Tensor, "tokens inputs"], packing: Packing) -> Float[Tensor, "tokens width"]:
-        padded = unpack(x, packing)  # [batch, longest, inputs], zeros as padding
-        around = F.pad(padded, (0, 0, self.reach, self.reach))
-        places = [around[:, at : at + packing.longest] for at in range(2 * self.reach + 1)]
-        states = pack(torch.cat(places, 2), packing)  # [tokens, words × inputs]
-        for number, layer in enumerate(self.layers):
-            states = layer(self.dropout(states) if number else states).relu()
-        return states
-
-
-class RecurrentEncoder(nn.Module):
-    """Recurrent layers, in one direction or in two."""
-
-    def __init__(self, config: TaggerConfig) -> None:
-        super().__init__()
-        self.width = config.directions * config.width
-
-        def cells() -> list[nn.Module]:
-            made = cells_of(
-                config.make_cell(),
-                config.input_width,
-                width=config.width,
-                layers=config.layers,
-                directions=config.directions,
-                skip=config.skip,
-            )
-            return cast("list[nn.Module]", made)
-
-        options = {"dropout_rate": config.dropout_rate, "skip": config.skip}
-        self.layers: Stack | Bidirectional
-        if config.directions == 1:
-            self.layers = Stack(cells(), **options)  # type: ignore[arg-type]
-        else:
-            self.layers = Bidirectional(cells(), cells(), **options)  # type: ignore[arg-type]
-
-    def forward(self, x: Float[Tensor, "tokens inputs"], packing: Packing) -> Float[Tensor, "tokens width"]:
-        lengths = packing.mask().sum(1)
-        padded = unpack(x, packing)
-        if isinstance(self.layers, Stack):
-            return pack_features(self.layers.outputs(padded, lengths=lengths), packing)
-        return pack_features(self.layers(padded, lengths), packing)
-
-
-class TransformerEncoder(nn.Module):
-    """Layers of self-attention; queries and keys are turned by their positions."""
-
-    def __init__(self, config: TaggerConfig) -> None:
-        super().__init__()
-        self.width = width = config.width
-        self.project = linear(config.input_width, width)
-        rotary = Rotary(rotary_rates(width // config.heads, base=ROTARY_BASE))
-
-        def bypass() -> Residual:
-            return Residual(width, norm="before", dropout_rate=config.dropout_rate)
-
-        def layer() -> EncoderLayer:
-            feed_forward = FeedForward(width, config.feed_forward, activation="gelu")
-            return EncoderLayer(SelfAttention(width, config.heads, rotary=rotary), feed_forward, bypass)
-
-        self.layers = cast("Sequence[EncoderLayer]", nn.ModuleList(layer() for _ in range(config.layers)))
-        self.norm = nn.LayerNorm(width)
-
-    def forward(self, x: Float[Tensor, "tokens inputs"], packing: Packing) -> Float[Tensor, "tokens width"]:
-        states = self.project(x)
-        mask = None if packing.is_full else additive(packing.mask(), x.dtype)[:, None, None]  # [batch, 1, 1, time]
-        for layer in self.layers:
-            states = layer(states, packing, mask)
-        result: Tensor = self.norm(states)
-        return result
-
-
-ENCODERS: dict[str, type[WindowEncoder] | type[RecurrentEncoder] | type[TransformerEncoder]] = {
-    "window": WindowEncoder,
-    "recurrent": RecurrentEncoder,
-    "transformer": TransformerEncoder,
-}
-
-
-def unpack(packed: Float[Tensor, "tokens width"], packing: Packing) -> Float[Tensor, "batch longest width"]:
-    """`[tokens, width]` to `[batch, longest, width]`, with zeros as padding."""
-    padded = packed.new_zeros(packing.batch * packing.longest, packed.shape[1]).index_copy(0, packing.flat, packed)
-    return padded.view(packing.batch, packing.longest, -1)
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------
@@ -347,7 +271,7 @@ class Tagger(nn.Module):
         self.letters = None
         if config.filters:
             self.letters = LetterFilters(letters, letter_width=config.letter_width, filters=config.filters)
-        encoder: WindowEncoder | RecurrentEncoder | TransformerEncoder = ENCODERS[config.encoder](config)
+        encoder = config.make_encoder()
         self.encoder, self.dropout = encoder, Dropout(config.dropout_rate)
         made = [TagOutput(encoder.width, tags, has_crf=config.has_crf(tags)) for tags in config.outputs]
         self.outputs = cast("Sequence[TagOutput]", nn.ModuleList(made))

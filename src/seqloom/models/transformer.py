@@ -50,6 +50,7 @@ from seqloom.nn.blocks import (
 )
 from seqloom.nn.dropout import Dropout, reseed
 from seqloom.nn.embeddings import SHARED_TYINGS, Embedding, Symbols, Tying, tied_tables
+from seqloom.nn.encoders import EncoderLayer
 from seqloom.nn.fast.beam_attention import (
     NO_BIASES,
     BeamCache,
@@ -278,26 +279,6 @@ class TransformerConfig(CopyOptions):
 
     def _bypass(self) -> Residual:
         return Residual(self.width, norm=self.norm, dropout_rate=self.dropout_rate)
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each on its bypass."""
-
-    def __init__(self, attention: SelfAttention, feed_forward: FeedForward, bypass: Callable[[], Residual]) -> None:
-        super().__init__()
-        self.self = attention
-        self.feed_forward = feed_forward
-        self.around_self, self.around_feed_forward = bypass(), bypass()
-
-    def forward(
-        self,
-        x: Float[Tensor, "tokens width"],
-        packing: Packing,
-        mask: Float[Tensor, "#batch #heads #queries keys"] | None,
-    ) -> Float[Tensor, "tokens width"]:
-        x = self.around_self(x, lambda x: self.self(x, packing, mask=mask, is_causal=False))
-        x = self.around_feed_forward(x, self.feed_forward)
-        return x
 
 
 class DecoderLayer(nn.Module):

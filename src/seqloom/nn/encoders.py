@@ -1,0 +1,186 @@
+"""Encoders that models share: how each place of a sequence sees the others, whatever a place is.
+
+    window        h_t = relu(W [x_{t−r}; …; x_{t+r}] + b)          an MLP over the places around t
+    recurrent     h_t = [→cell(x_1 … x_t); ←cell(x_t … x_n)]       any cell, in one direction or in two
+    transformer   h_t = layers(W x_1 + p_1 … W x_n + p_n)          each place attends to all others
+
+Words, frames of sound or patches of an image are packed (`nn.packing`): sequence after sequence, without padding. So no
+state depends on what is beside a sequence in its batch. Frames may be subsampled first, several of them to one.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqloom.nn.blocks import AbsolutePositions, FeedForward, Residual
+from seqloom.nn.dropout import Dropout
+from seqloom.nn.init import linear
+from seqloom.nn.multihead import SelfAttention
+from seqloom.nn.packing import Packing, additive, pack, pack_features
+from seqloom.nn.recurrent import Bidirectional, MakeCell, Skip, Stack, cells_of
+from seqloom.nn.rotary import Rotary
+
+Frames = Float[Tensor, "batch time features"]
+
+
+def unpack(packed: Float[Tensor, "tokens width"], packing: Packing) -> Float[Tensor, "batch longest width"]:
+    """`[tokens, width]` to `[batch, longest, width]`, with zeros as padding."""
+    padded = packed.new_zeros(packing.batch * packing.longest, packed.shape[1]).index_copy(0, packing.flat, packed)
+    return padded.view(packing.batch, packing.longest, -1)
+
+
+# --- encoders ---------------------------------------------------------------------------------------------------------
+
+
+class WindowEncoder(nn.Module):
+    """An MLP over each place and its neighbours; beyond the ends of a sequence are zeros."""
+
+    def __init__(self, inputs: int, width: int, *, reach: int, layers: int, dropout_rate: float) -> None:
+        super().__init__()
+        self.reach, self.width = reach, width
+        widths = [(2 * reach + 1) * inputs, *[width] * layers]
+        made = [linear(one, other) for one, other in pairwise(widths)]
+        self.layers = cast("Sequence[nn.Linear]", nn.ModuleList(made))
+        self.dropout = Dropout(dropout_rate)
+
+    def forward(self, x: Float[Tensor, "tokens inputs"], packing: Packing) -> Float[Tensor, "tokens width"]:
+        padded = unpack(x, packing)  # [batch, longest, inputs], zeros as padding
+        around = F.pad(padded, (0, 0, self.reach, self.reach))
+        places = [around[:, at : at + packing.longest] for at in range(2 * self.reach + 1)]
+        states = pack(torch.cat(places, 2), packing)  # [tokens, places × inputs]
+        for number, layer in enumerate(self.layers):
+            states = layer(self.dropout(states) if number else states).relu()
+        return states
+
+
+class RecurrentEncoder(nn.Module):
+    """Recurrent layers, in one direction or in two; `width` is that of each direction, `self.width` that of both."""
+
+    def __init__(
+        self,
+        make_cell: MakeCell,
+        inputs: int,
+        width: int,
+        *,
+        layers: int,
+        directions: int,
+        skip: Skip = "none",
+        **dropout: Any,
+    ) -> None:
+        super().__init__()
+        self.width = directions * width
+        cells = [
+            cells_of(make_cell, inputs, width=width, layers=layers, directions=directions, skip=skip)
+            for _ in range(directions)
+        ]
+        self.layers: Stack | Bidirectional = (Bidirectional if directions == 2 else Stack)(*cells, skip=skip, **dropout)
+
+    def forward(self, x: Float[Tensor, "tokens inputs"], packing: Packing) -> Float[Tensor, "tokens width"]:
+        lengths, padded = packing.mask().sum(1), unpack(x, packing)
+        if isinstance(self.layers, Stack):
+            return pack_features(self.layers.outputs(padded, lengths=lengths), packing)
+        return pack_features(self.layers(padded, lengths), packing)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each on its bypass."""
+
+    def __init__(self, attention: SelfAttention, feed_forward: FeedForward, bypass: Callable[[], Residual]) -> None:
+        super().__init__()
+        self.self = attention
+        self.feed_forward = feed_forward
+        self.around_self, self.around_feed_forward = bypass(), bypass()
+
+    def forward(
+        self,
+        x: Float[Tensor, "tokens width"],
+        packing: Packing,
+        mask: Float[Tensor, "#batch #heads #queries keys"] | None,
+    ) -> Float[Tensor, "tokens width"]:
+        x = self.around_self(x, lambda x: self.self(x, packing, mask=mask, is_causal=False))
+        x = self.around_feed_forward(x, self.feed_forward)
+        return x
+
+
+class TransformerEncoder(nn.Module):
+    """Layers of self-attention with norms before the sublayers, over W x + position.
+
+    Positions are added (`positions`), or turn queries and keys (`rotary`).
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        width: int,
+        *,
+        positions: AbsolutePositions,
+        layers: int,
+        heads: int,
+        feed_forward: int,
+        dropout_rate: float,
+        entry_dropout_rate: float = 0.0,
+        inner_dropout_rate: float = 0.0,
+        rotary: Rotary | None = None,
+    ) -> None:
+        """`dropout_rate` is that of the sublayers; numbers may also be dropped before and inside of them."""
+        super().__init__()
+        self.width = width
+        self.entry = linear(inputs, width)
+        self.positions = positions
+        self.dropout = Dropout(entry_dropout_rate)
+
+        def bypass() -> Residual:
+            return Residual(width, norm="before", dropout_rate=dropout_rate)
+
+        def layer() -> EncoderLayer:
+            block = FeedForward(width, feed_forward, activation="gelu", dropout_rate=inner_dropout_rate)
+            return EncoderLayer(SelfAttention(width, heads, rotary=rotary), block, bypass)
+
+        self.layers = cast("Sequence[EncoderLayer]", nn.ModuleList(layer() for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Float[Tensor, "tokens inputs"], packing: Packing) -> Float[Tensor, "tokens width"]:
+        states = self.dropout(self.positions(self.entry(x), packing.positions, longest=packing.longest))
+        mask = None if packing.is_full else additive(packing.mask(), x.dtype)[:, None, None]  # [batch, 1, 1, time]
+        for layer in self.layers:
+            states = layer(states, packing, mask)
+        result: Tensor = self.norm(states)
+        return result
+
+
+Encoder = WindowEncoder | RecurrentEncoder | TransformerEncoder
+
+
+# --- subsampling ------------------------------------------------------------------------------------------------------
+
+
+class Stacking(nn.Module):
+    """k frames side by side as one; the last one is filled up with zeros."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+
+    def forward(self, frames: Frames) -> Float[Tensor, "batch shorter stacked"]:
+        batch, time, features = frames.shape
+        shorter = -(-time // self.stride)
+        filled = F.pad(frames, (0, 0, 0, shorter * self.stride - time))
+        return filled.view(batch, shorter, self.stride * features)
+
+
+class StridedConvolution(nn.Module):
+    """z_s = relu(Σ_i W_i x_{sk+1+i} + b) for i from −k to k, and zeros beyond the ends."""
+
+    def __init__(self, features: int, width: int, *, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.convolution = nn.Conv1d(features, width, 2 * stride + 1, stride=stride, padding=stride)
+
+    def forward(self, frames: Frames) -> Float[Tensor, "batch shorter width"]:
+        convolved: Tensor = self.convolution(frames.transpose(1, 2))  # [batch, width, shorter]
+        return F.relu_(convolved).transpose(1, 2)
