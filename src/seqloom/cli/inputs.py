@@ -304,5 +304,5 @@ def report_doubts(
     for side, tokenizer, lines in (("source", tokenizers.source, source), ("target", tokenizers.target, target)):
         if are_unknown(tokenizer, lines):
             notice(listener, f"100% of the {side} is unknown to this model; is this the right language and model?")
-    if sentence := symbols_notice(tokenizers.source, source):
-        notice(listener, sentence)
+    if unknown := symbols_notice(tokenizers.source, source):
+        notice(listener, unknown)

@@ -309,8 +309,8 @@ class PairText:
             )
             for sentence in report.sentences():
                 notice(listener, f"{name}: {sentence}")
-            if config.data.symbols and (sentence := symbols_notice(tokenizers.source, (each.source for each in lines))):
-                notice(listener, f"{name}: {sentence}")
+            if config.data.symbols and (unknown := symbols_notice(tokenizers.source, (each.source for each in lines))):
+                notice(listener, f"{name}: {unknown}")
             counts: dict[str, Value] = {
                 "name": name,
                 "read": report.read,
