@@ -193,6 +193,11 @@ def _write_corpus(folder: Path) -> None:
     for language, text in (("de", german), ("en", english)):
         for path in (folder / "corpus", *(captions / name for name in ("train", "val", "test_2016_flickr"))):
             path.with_name(f"{path.name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    (folder / "tatoeba").mkdir()
+    for name, lines in (("train", None), ("dev", 8), ("test", 8)):
+        for language, text in (("zh", german), ("en", english)):
+            kept = "".join(text.splitlines(keepends=True)[:lines])
+            (folder / "tatoeba" / f"{name}.{language}").write_text(kept, encoding="utf-8")
     for name in ("examples", "benchmarks"):
         (folder / name).symlink_to(HOUSE / name)
     write_opus_folder(folder / "opus-mt-en-de")
