@@ -83,6 +83,9 @@ OTHERS = {
     "phrases": ["evaluation.resamples=40", "model.tuning.rounds=2", "model.tuning.nbest=5"],
 }
 """The same for kinds of models that do not translate, or that are fitted."""
+RECOGNISED = {"train.conllu": "tagger", "reviews.tsv": "bert", "load.csv": "forecaster"}
+RECOGNISED |= {"digits.tsv": "ctc", "photos": "vit"}
+"""The kind of model that is chosen for a file, unless the command names one."""
 PUBLISHED = [*SHORT, "task.dev_lines=2", "evaluation.resamples=40"]
 """The same where a published folder decides the sizes."""
 FEW = ["--count", "3"]
@@ -427,6 +430,7 @@ def _small(words: list[str]) -> list[str]:
             kinds.append(yaml.safe_load(Path(word).read_text(encoding="utf-8")).get("model", {}).get("kind", ""))
     if any(word.startswith("training.start_from=opus") for word in words):
         return PUBLISHED
+    kinds += [kind for file, kind in RECOGNISED.items() if not kinds and file in words]
     return next((OTHERS[kind] for kind in kinds if kind in OTHERS), TINY)
 
 
