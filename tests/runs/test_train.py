@@ -249,6 +249,11 @@ def test_a_run_that_ends_before_its_first_checkpoint_resumes_from_the_weights_it
     words = [f"training.start_from={tiny.model}", "training.steps=1", "training.learning_rate=1e-9"]
     with pytest.raises(KeyboardInterrupt):
         train(None, words, out=tmp_path / "run", train=corpus[0], dev=corpus[1], listener=stop)
+    loaded, weights = load(tiny.model), load_file(tiny.model / "model.safetensors")
+    weights[sorted(weights)[0]][0] += 1
+    save_model(tmp_path / "other", loaded.config, tokenizers=loaded.tokenizers, weights=weights, card=loaded.card)
+    with pytest.raises(ModelError, match="was begun with another base"):
+        resume(tmp_path / "run", [f"training.start_from={tmp_path / 'other'}"])
     resumed = resume(tmp_path / "run")
     assert resumed is not None
     before, after = (load_file(each.model / "model.safetensors") for each in (tiny, resumed))

@@ -555,8 +555,7 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
                 **text.size,
                 "files": stamps,
             }
-            if config.training.lora is not None and config.training.start_from is not None:
-                start_from = config.training.start_from
+            if (start_from := config.training.start_from) is not None:
                 record["base"] = Base.of(start_from, find_model(Path(start_from))).model_dump()
             # Last: its presence means that everything before it is complete.
             write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")

@@ -469,13 +469,15 @@ def _open(
         if world.is_first and is_new:
             shutil.rmtree(run / PUBLISHED, ignore_errors=True)
             keep_published(start, run / PUBLISHED, config, names=live_weights(model))
+        started = Base.of(config.training.start_from, start)
+        if resumed_from is not None:
+            begun: Mapping[str, Any] = read_part(run / "run.json")
+            if "base" not in begun and (run / CARD).is_file():  # a run of an earlier version
+                begun = parse_card(read_part(run / CARD), run / CARD).trained_on
+            if lora is not None or "base" in begun:
+                started.require(Base.recorded(begun, of=run), of=run)
         if lora is not None:
-            base = Base.of(config.training.start_from, start)
-            if resumed_from is not None:
-                begun: Mapping[str, Any] = read_part(run / "run.json")
-                if "base" not in begun and (run / CARD).is_file():  # a run of an earlier version
-                    begun = parse_card(read_part(run / CARD), run / CARD).trained_on
-                base.require(Base.recorded(begun, of=run), of=run)
+            base = started
             add_adapters(model, config, new=new)
     listener = join_listeners(Journal(run / "events.jsonl", warn=listener) if world.is_first else ignore, listener)
     kind = config.model.builder if isinstance(config.model, OutsideConfig) else config.model.kind
