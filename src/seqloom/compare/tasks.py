@@ -248,14 +248,15 @@ class TaggingTest:
         return self._test.words
 
     def count(self, rung: str) -> Answered:
-        began = perf_counter()
-        found = {}
+        found, seconds = {}, 0.0
         for column in self.task.columns:
             tagger = count_tags(self._train.sentences, column, self.task).get(rung)
             if tagger is None:
                 raise UsageError(f"column {column} has {len(self.task.tags[column]):,} tags, too many for it")
+            began = perf_counter()
             found[column] = [written(column, each.forms, tagger.tag(each.forms)) for each in self._test]
-        return Answered(self._lines(found), perf_counter() - began, 0)
+            seconds += perf_counter() - began
+        return Answered(self._lines(found), seconds, 0)
 
     def answers_of(self, run: Path, clock: Clock) -> Answered:
         tagger = Tagger.load(run)
@@ -331,12 +332,13 @@ class ClassificationTest:
         return len(self._test)
 
     def count(self, rung: str) -> Answered:
-        began = perf_counter()
         labels = [each.label for each in self._train]
         if rung == "majority":
+            began = perf_counter()
             found = [majority_label(labels)] * len(self._test)
         else:
             bayes = NaiveBayes.fit((words_of(each.texts) for each in self._train), labels)
+            began = perf_counter()
             found = bayes.classify(words_of(each.texts) for each in self._test)
         return Answered(dict.fromkeys(self.metrics, found), perf_counter() - began, 0)
 
@@ -421,7 +423,7 @@ class ForecastingTest:
         return len(self.values) - self.before - self.horizon + 1
 
     def count(self, rung: str) -> Answered:
-        began, parameters = perf_counter(), 0
+        parameters = 0
         rule: Rule
         if rung == "last":
             rule, history = LastValue(), 1
@@ -437,6 +439,7 @@ class ForecastingTest:
             dev = range(self.train_rows, self.before)
             rule = window = choose_window(self.values, dev, horizon=self.horizon, histories=histories).model
             history, parameters = window.history, window.weights.size + window.bias.size
+        began = perf_counter()
         errors = self._errors(lambda past: rule.forecast(past, horizon=self.horizon), history=history)
         return Answered(errors, perf_counter() - began, parameters)
 
