@@ -175,6 +175,10 @@ def _write_corpus(folder: Path) -> None:
         f"who {verb} {n} ?\tthe {word} {verb} {n} .\n" for n in range(9) for word, verb in tones.values()
     )
     (folder / "questions.tsv").write_text(questions, encoding="utf-8")
+    speeches = [
+        f"{'ANNA' if n % 2 else 'BEN'}:\nWhere is the {word} {n}?\n" for n in range(30) for word in ("cat", "dog")
+    ]
+    (folder / "play.txt").write_text("\n".join(speeches), encoding="utf-8")
     for seed, (name, count) in enumerate((("train", 40), ("dev", 10), ("new", 3))):
         write_conllu(folder / f"{name}.conllu", count=count, seed=seed)
     hours = [f"2024-01-{1 + n // 24:02} {n % 24:02}:00,{50 + 10 * math.sin(n / 4):.3f},{n % 24}" for n in range(400)]

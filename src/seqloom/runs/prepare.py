@@ -130,7 +130,8 @@ def choose_config(
     elif (task_kind := getattr(model, "task_kind", "translation")) != "translation":
         defaults |= {"model": OutsideConfig.of(model).model_dump(mode="json"), "task": {"kind": task_kind}}
     if model is None:
-        defaults |= _recognised_kind(file, overrides, train=train, dev=dev, out=out, formats=formats, listener=listener)
+        found = _recognised_kind(file, overrides, train=train, dev=dev, out=out, formats=formats, listener=listener)
+        defaults = {**defaults, **{name: {**defaults.get(name, {}), **section} for name, section in found.items()}}
     first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     require_device(first.device)
     require_no_shortlist(first)
@@ -236,7 +237,7 @@ def _recognised_kind(
     formats: Sequence[Format],
     listener: Listener,
 ) -> dict[str, Any]:
-    """The kind of task or model that the training files are meant for, as a default, if no setting names one."""
+    """The kind of task or model that the training files are meant for, as defaults, if no setting names one."""
     given = read_config_file(file) if file is not None else Tree()
     for override in overrides:
         given = merge(given, read_override(override))
@@ -254,8 +255,9 @@ def _recognised_kind(
     if reading is None:
         return {}
     notice(listener, f"{reading.setting}, because of {names[0]}: {reading.reason} (name another kind to overrule)")
-    name, _, kind = reading.setting.partition("=")
-    return {name.partition(".")[0]: {"kind": kind}}
+    path, _, value = reading.setting.partition("=")
+    section, _, name = path.partition(".")
+    return {section: {name: value}}
 
 
 def _require_fitting_start(start_from: str, start: RunConfig, file: Path | None, overrides: Sequence[str]) -> None:
@@ -311,7 +313,7 @@ def _files_of_folders(
     for side, names in given.items():
 
         def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
-            if first.reads_pairs:
+            if first.reads_pairs and first.data.unit != "turn":
                 return pairs_in(folder, languages, is_held_out=is_held_out, formats=formats)
             return texts_in(folder, languages[1], is_held_out=is_held_out, formats=formats)
 
@@ -320,7 +322,11 @@ def _files_of_folders(
             notice(listener, sentence)
         if notices:
             found[side] = files
-        if first.reads_pairs and (said := languages_from([Path(name) for name in files], formats)):
+        if (
+            first.reads_pairs
+            and first.data.unit != "turn"
+            and (said := languages_from([Path(name) for name in files], formats))
+        ):
             languages = languages[0] or said[0], languages[1] or said[1]
     both = set(found.get("train", given["train"])) & set(found.get("dev", given["dev"]))
     if both:

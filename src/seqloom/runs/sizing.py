@@ -174,13 +174,14 @@ def choose_sizes(
     is_started: bool = False,
     is_joint: bool = False,
     has_symbols: bool = False,
+    passes: int | None = None,
 ) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
 
     `model` holds the settings of the model that were given, `pieces` and `vocabulary` are the kind and number of the
     pieces of text, where these were given. `is_started` says that it starts from a trained model, whose text may have
     no other cuts, and which learns at a low rate. `is_joint` says that one vocabulary for both sides was requested,
-    `has_symbols` that whole symbols are beside the sources.
+    `has_symbols` that whole symbols are beside the sources, `passes` how often the text is read at most.
     """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     text: dict[str, Any] = {"kind": "bpe", "size": rung.vocabulary, "shared": True}
@@ -203,7 +204,7 @@ def choose_sizes(
         why = f"letters as pieces, and whole phones on the {facts.phones} side: the pairs are {facts.words}"
     tokens = counted.tokens(pieces or text["kind"], vocabulary or text["size"])
     if steps is None:
-        steps = round_figure(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
+        steps = round_figure(max(500.0, min(rung.passes, passes or rung.passes) * tokens / rung.tokens_per_batch))
     every = max(min(10, steps), min(1000, round_figure(steps / 40)))
     sizes = model.sizes_for_pairs(facts)
     amount, verb, strength = ("little", "needs", "strong") if rung.dropout_rate >= 0.3 else ("much", "allows", "light")
