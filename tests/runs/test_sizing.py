@@ -151,7 +151,7 @@ def test_letters_are_the_pieces_of_single_words(
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"{one}\t{other}\n" for one, other in zip(sources, targets, strict=True)))
     events: list[Event] = []
-    config = choose_config(None, [], train=[str(path)], dev=(), listener=events.append)
+    config = choose_config(None, ["task.kind=translation"], train=[str(path)], dev=(), listener=events.append)
     (sizing,) = [event for event in events if event.kind == "sizing"]
     reasons = [reason for reason in sizing["reasons"] if "pieces" in reason]
     if found is None:
