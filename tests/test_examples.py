@@ -17,6 +17,7 @@ from seqloom.models.bert import Bert
 from seqloom.models.ctc import Ctc
 from seqloom.models.elmo import Elmo
 from seqloom.models.forecaster import Forecaster
+from seqloom.models.listener import Listener
 from seqloom.models.protocols import TranslationModel
 from seqloom.models.tagger import Tagger, TaggerInput
 from seqloom.models.vae import Vae
@@ -109,6 +110,10 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         scores.sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return
+    elif isinstance(model, Listener):
+        memory = model.remember(torch.randn(2, 7, config.model.features), torch.tensor([7, 5]))  # type: ignore[union-attr]
+        features = model(memory, torch.tensor([[BEGIN, RESERVED], [BEGIN, RESERVED]]), torch.tensor([2, 1]))
+        model.blank_scores(memory).sum().backward(retain_graph=True)
     elif isinstance(model, Bert):
         features = model.masked_features(model.read(source.ids, source.lengths))
     elif isinstance(model, Vae):

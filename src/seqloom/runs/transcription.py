@@ -125,6 +125,14 @@ def open_samples(config: RunConfig, *, listener: Listener) -> "TranscribedFiles"
     return TranscribedFiles(tuple(parts[0]), tuple(parts[1]), fingerprints)
 
 
+def named_files(config: RunConfig) -> list[Path]:
+    """The recordings or images that the tables of a run name."""
+    data = config.data
+    tables = [Path(name) for name in (*data.train, *data.dev)]
+    samples = read_tables(tables, encoding=data.encoding, on_bad=data.on_bad_utf8)
+    return sorted({sample.source for sample in samples if isinstance(sample.source, Path)})
+
+
 def _read(config: RunConfig, side: str, names: Sequence[str], *, listener: Listener) -> Checked:
     data = config.data
     if folder := next((name for name in names if Path(name).is_dir()), None):
