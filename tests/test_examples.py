@@ -112,8 +112,11 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         return
     elif isinstance(model, Listener):
         memory = model.remember(torch.randn(2, 7, config.model.features), torch.tensor([7, 5]))  # type: ignore[union-attr]
-        features = model(memory, torch.tensor([[BEGIN, RESERVED], [BEGIN, RESERVED]]), torch.tensor([2, 1]))
+        features = model(memory, torch.tensor([[BEGIN, 4], [BEGIN, 4]]), torch.tensor([2, 1]))
         model.blank_scores(memory).sum().backward(retain_graph=True)
+        (-model.output.log_probs(features)[:, END].sum()).backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
     elif isinstance(model, Bert):
         features = model.masked_features(model.read(source.ids, source.lengths))
     elif isinstance(model, Vae):

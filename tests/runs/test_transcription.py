@@ -140,6 +140,8 @@ def test_recordings_of_any_rate_and_images_are_learned_from(tmp_path: Path) -> N
     assert trained is not None
     config = read_settings(trained.model)
     assert (config.data.frames.kind, config.data.frames.mel.rate, config.model.features) == ("sound", 8000, 40)  # type: ignore[union-attr]
+    vary = config.data.frames.vary
+    assert (config.data.frames.mel.dynamic_range, vary.warp, vary.speed, vary.time_masks) == (10.0, 0.25, 0.05, 0)
     said = [str(event["message"]) for event in events if event.kind == "notice"]
     assert any("1 of 13" in each and "too short for their transcripts and are left out" in each for each in said)
     assert len(Transcriber.load(trained.model).transcribe([tmp_path / "0.wav"])) == 1
@@ -190,15 +192,15 @@ def test_a_resume_notices_recordings_that_changed_behind_their_table(tmp_path: P
 
 
 def test_an_attention_decoder_learns_is_resumed_searched_and_checked(place: Path, tmp_path: Path) -> None:
-    tables = {"train": [str(place / "train.jsonl")], "dev": [str(place / "dev.jsonl")]}
+    train_table, dev_table = [str(place / "train.jsonl")], [str(place / "dev.jsonl")]
     settings = [*TINY[1:], "model.kind=listener", "model.stride=3", "training.schedule=constant"]
     short = [*settings, "model.dropout_rate=0.2", "training.validate_every=2", "training.save_every=2"]
-    train(None, [*short, "training.steps=4"], out=tmp_path / "full", **tables)
-    train(None, [*short, "training.steps=2"], out=tmp_path / "parts", **tables)
+    train(None, [*short, "training.steps=4"], out=tmp_path / "full", train=train_table, dev=dev_table)
+    train(None, [*short, "training.steps=2"], out=tmp_path / "parts", train=train_table, dev=dev_table)
     resume(tmp_path / "parts", ["training.steps=4"], exact=True)
     one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("full", "parts"))
     assert all(torch.equal(one[name], other[name]) for name in one)
-    whole = train(None, [*settings, "training.steps=90"], out=tmp_path / "whole", **tables)
+    whole = train(None, [*settings, "training.steps=90"], out=tmp_path / "whole", train=train_table, dev=dev_table)
     assert whole is not None
     (record,) = call("transcribe", whole.model, "--reference", place / "test.jsonl", "--json").records
     assert record["scores"][1]["value"] < 15

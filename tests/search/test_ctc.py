@@ -299,7 +299,8 @@ def test_symbol_by_symbol_the_frames_give_the_probabilities_of_labellings() -> N
         source = Source(torch.full((2, 1), END), torch.ones(2, dtype=torch.long))
         for labelling, value in expected.items():
             symbols = [2 + symbol for symbol in labelling]
-            state, total = stepper.start(source), 0.0
+            state: State = stepper.start(source)
+            total = 0.0
             for last, symbol in zip((BEGIN, *symbols), (*symbols, END), strict=True):
                 step = stepper.step(state, torch.tensor([last, last]))
                 assert float(step.log_probs[row].logsumexp(0)) == pytest.approx(0, abs=1e-12)

@@ -43,6 +43,17 @@ MAX_RATE = 16_000
 BANDS = (40, 32, 24, 16, 8, 4)
 """Mel bands, of which the first number is taken that suits the rate."""
 
+DYNAMIC_RANGE = 10.0
+"""Nats that sound is below its loudest part at most, by default: about what recordings in a room have above noise."""
+
+VARIATION = {"speed": 0.3, "warp": 0.25, "time_mask": 12, "feature_mask": 0.25}
+"""Of recordings, by default: speakers differ more than writers do, and are far fewer."""
+
+FRAMES_PER_MASK = 50
+"""Of recordings: there is a blanked-out span in as many frames, by default."""
+
+MAX_MASKS = 20
+
 SHOWN_SAMPLES = 3
 """Samples that a message names."""
 
@@ -63,7 +74,11 @@ def size_samples(config: RunConfig, files: Sequence[Path], *, listener: Listener
         least_per_symbol=float(np.quantile(checked.frames / needed, 0.01)),
     )
     sizing = sizes_for(config, facts)
-    found = {"kind": checked.kind, "mel": {"rate": frames.mel.rate, "bands": frames.mel.bands}}
+    found: dict[str, Any] = {"kind": checked.kind}
+    if checked.kind == "sound":
+        mel, vary = frames.mel, frames.vary
+        found["mel"] = {"rate": mel.rate, "bands": mel.bands, "dynamic_range": mel.dynamic_range}
+        found["vary"] = {name: getattr(vary, name) for name in (*VARIATION, "time_masks")}
     if config.training.start_from is not None:
         found = frames.model_dump(mode="json")
     return replace(sizing, defaults={**sizing.defaults, "data": {"frames": found}})
@@ -89,6 +104,11 @@ def _frames_for(config: RunConfig, checked: Checked) -> FramesConfig:
             else "data.frames.kind="
         )
         raise UsageError(f"{where} {given.kind}, but the training samples are of kind {checked.kind}")
+    if checked.kind == "sound":
+        masks = min(MAX_MASKS, max(1, round(float(checked.frames.mean()) / FRAMES_PER_MASK)))
+        chosen = {**VARIATION, "time_masks": masks}
+        vary = {name: value for name, value in chosen.items() if name not in given.vary.model_fields_set}
+        given = given.model_copy(update={"vary": given.vary.model_copy(update=vary)})
     if checked.kind != "sound" or config.training.start_from is not None:
         return given.model_copy(update={"kind": checked.kind})
     mel = given.mel
@@ -96,6 +116,8 @@ def _frames_for(config: RunConfig, checked: Checked) -> FramesConfig:
         mel = mel.model_copy(update={"rate": max(1_000, min(MAX_RATE, checked.rate))})
     if "bands" not in mel.model_fields_set:
         mel = next((fit for bands in BANDS if _fits(fit := mel.model_copy(update={"bands": bands}))), mel)
+    if "dynamic_range" not in mel.model_fields_set:
+        mel = mel.model_copy(update={"dynamic_range": DYNAMIC_RANGE})
     mel_bank(mel)  # refuses what does not fit
     return given.model_copy(update={"kind": checked.kind, "mel": mel})
 
