@@ -46,13 +46,8 @@ BANDS = (40, 32, 24, 16, 8, 4)
 DYNAMIC_RANGE = 10.0
 """Nats that sound is below its loudest part at most, by default: about what recordings in a room have above noise."""
 
-VARIATION = {"speed": 0.3, "warp": 0.25, "time_mask": 12, "feature_mask": 0.25}
-"""Of recordings, by default: speakers differ more than writers do, and are far fewer."""
-
-FRAMES_PER_MASK = 50
-"""Of recordings: there is a blanked-out span in as many frames, by default."""
-
-MAX_MASKS = 20
+WARP = 0.25
+"""How far frequencies of recordings are warped, by default: more than heights of images, as voices differ more."""
 
 SHOWN_SAMPLES = 3
 """Samples that a message names."""
@@ -76,9 +71,9 @@ def size_samples(config: RunConfig, files: Sequence[Path], *, listener: Listener
     sizing = sizes_for(config, facts)
     found: dict[str, Any] = {"kind": checked.kind}
     if checked.kind == "sound":
-        mel, vary = frames.mel, frames.vary
+        mel = frames.mel
         found["mel"] = {"rate": mel.rate, "bands": mel.bands, "dynamic_range": mel.dynamic_range}
-        found["vary"] = {name: getattr(vary, name) for name in (*VARIATION, "time_masks")}
+        found["vary"] = {"warp": frames.vary.warp}
     if config.training.start_from is not None:
         found = frames.model_dump(mode="json")
     return replace(sizing, defaults={**sizing.defaults, "data": {"frames": found}})
@@ -104,11 +99,8 @@ def _frames_for(config: RunConfig, checked: Checked) -> FramesConfig:
             else "data.frames.kind="
         )
         raise UsageError(f"{where} {given.kind}, but the training samples are of kind {checked.kind}")
-    if checked.kind == "sound":
-        masks = min(MAX_MASKS, max(1, round(float(checked.frames.mean()) / FRAMES_PER_MASK)))
-        chosen = {**VARIATION, "time_masks": masks}
-        vary = {name: value for name, value in chosen.items() if name not in given.vary.model_fields_set}
-        given = given.model_copy(update={"vary": given.vary.model_copy(update=vary)})
+    if checked.kind == "sound" and "warp" not in given.vary.model_fields_set:
+        given = given.model_copy(update={"vary": given.vary.model_copy(update={"warp": WARP})})
     if checked.kind != "sound" or config.training.start_from is not None:
         return given.model_copy(update={"kind": checked.kind})
     mel = given.mel
