@@ -68,6 +68,7 @@ OTHERS = {
     "bert": ["model.width=16", "model.heads=2", "text.size=60", "evaluation.resamples=40", *SHORT],
     "vae": ["model.width=16", "text.size=60", *SHORT],
     "ctc": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
+    "listener": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "tagger": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],

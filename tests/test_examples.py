@@ -17,6 +17,7 @@ from seqloom.models.bert import Bert
 from seqloom.models.ctc import Ctc
 from seqloom.models.elmo import Elmo
 from seqloom.models.forecaster import Forecaster
+from seqloom.models.listener import Listener
 from seqloom.models.protocols import TranslationModel
 from seqloom.models.tagger import Tagger, TaggerInput
 from seqloom.models.vae import Vae
@@ -107,6 +108,13 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
     elif isinstance(model, Ctc):
         scores, _ = model.frame_scores(torch.randn(2, 7, config.model.features), torch.tensor([7, 5]))  # type: ignore[union-attr]
         scores.sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Listener):
+        memory = model.remember(torch.randn(2, 7, config.model.features), torch.tensor([7, 5]))  # type: ignore[union-attr]
+        features = model(memory, torch.tensor([[BEGIN, 4], [BEGIN, 4]]), torch.tensor([2, 1]))
+        model.blank_scores(memory).sum().backward(retain_graph=True)
+        (-model.output.log_probs(features)[:, END].sum()).backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return
     elif isinstance(model, Bert):

@@ -127,8 +127,8 @@ def train(
     [bold]model.kind[/bold] selects the model: transformer (the default), t5, seq2seq, phrases, channel and dictionary
     translate; rnn_lm, gpt, elmo, vae, ngram, markov and hmm are language models; bert is an encoder, with
     task.kind=classification a classifier, and with task.kind=contrastive it learns vectors of sentences from pairs;
-    tagger tags words; vit and swin classify images; ctc transcribes recordings and handwriting; forecaster continues
-    series of numbers; word2vec learns word vectors.
+    tagger tags words; vit and swin classify images; ctc and listener transcribe recordings and handwriting;
+    forecaster continues series of numbers; word2vec learns word vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 

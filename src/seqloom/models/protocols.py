@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqloom.core.stepping import Source, Stepper
+from seqloom.models.listener import FrameMemory
 from seqloom.models.tagger import TaggerInput, TagOutput
 from seqloom.nn.embeddings import Embedding
 from seqloom.nn.fast.shortlist import Shortlister
@@ -126,6 +127,35 @@ class TranscriptionModel(Protocol):
         self, frames: Float[Tensor, "batch time features"], lengths: Int[Tensor, " batch"]
     ) -> tuple[Float[Tensor, "batch shorter symbols"], Int[Tensor, " batch"]]:
         """A score for each symbol, and for the blank at PAD, before the softmax; and how many frames are left."""
+        ...
+
+
+@runtime_checkable
+class AttendsToFrames(Protocol):
+    """A transcription model with a decoder that attends to the frames, and CTC beside it."""
+
+    output: Output
+    ctc_share: float
+    """Weight of CTC in the loss."""
+    decoding_share: float
+    """Weight of CTC in the search."""
+
+    def remember(self, frames: Float[Tensor, "batch time features"], lengths: Int[Tensor, " batch"]) -> FrameMemory:
+        """What the decoder attends to."""
+        ...
+
+    def blank_scores(self, memory: FrameMemory) -> Float[Tensor, "batch shorter symbols"]:
+        """A score for each symbol, and for the blank at PAD, for each frame that is left."""
+        ...
+
+    def __call__(
+        self, memory: FrameMemory, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "tokens width"]:
+        """Features of the real target positions, transcript after transcript, from the symbols before each."""
+        ...
+
+    def stepper(self, memory: FrameMemory) -> Stepper:
+        """The decoder as a search sees it, for these samples."""
         ...
 
 

@@ -31,6 +31,7 @@ from seqloom.models.ctc import CtcConfig
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.forecaster import ForecasterConfig
 from seqloom.models.gpt import GptConfig
+from seqloom.models.listener import ListenerConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.t5 import T5Config
@@ -150,6 +151,7 @@ ModelConfig = Annotated[
     | SwinConfig
     | ForecasterConfig
     | CtcConfig
+    | ListenerConfig
     | NGramConfig
     | MarkovConfig
     | HmmConfig

@@ -119,6 +119,8 @@ class DataKind:
     """Settings that suit these training files."""
     general_sizes: Callable[[RunConfig], Sequence[Sizing]]
     """The same for examples from tiny to huge, which show what does not depend on the files."""
+    named: Callable[[RunConfig], Sequence[Path]] = lambda _config: ()
+    """Further files, which the training and dev files name."""
 
 
 PAIRS = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
@@ -181,6 +183,7 @@ DATA_KINDS: Mapping[DataKindName, DataKind] = {
         load=transcription.TranscribedData.load,
         size=lambda config, files, how: transcription.size_samples(config, files, listener=how.listener),
         general_sizes=lambda config: [transcription.sizes_for(config, facts) for facts in FRAME_EXTREMES],
+        named=transcription.named_files,
     ),
     "documents": DataKind(
         "--train FILE.jsonl with documents and their summaries, as the members source and target",

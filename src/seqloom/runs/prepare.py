@@ -6,6 +6,7 @@ run/text/           tokenisers
 run/data/           the text as ids, in the form that the task needs
 """
 
+import hashlib
 import json
 import math
 import os
@@ -528,7 +529,8 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
     """Make the run directory with everything that does not change in training."""
     require_new(run)
     files = _files([*config.data.train, *config.data.dev, *config.data.monolingual])
-    stamps = _stamps(files)
+    named = data_kind(config).named(config)
+    stamps = _stamps(files, named)
     text = open_text(config, formats=formats, listener=listener)
     with locked(run):
         require_new(run)  # again, now that no other process can write here
@@ -543,7 +545,7 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
             require_memory(config, symbols_of(tokenizers))
             tokenizers.save(run / "text")
             text.encode(run, config, tokenizers=tokenizers, listener=listener)
-            if _stamps(files) != stamps:
+            if _stamps(files, named) != stamps:
                 raise DataError(
                     "the training files changed while they were being read; retry when nothing is writing to them"
                 )
@@ -696,19 +698,23 @@ def prepare_resume(
         damage = str(error)
     names = [*config.data.train, *config.data.dev, *config.data.monolingual]
     files = _files(names)
-    missing = next((path for path in files if not path.exists()), None)
+    missing, named = next((path for path in files if not path.exists()), None), list[Path]()
+    if missing is None:
+        named = list(data_kind(config).named(config))
+        missing = next((path for path in named if not path.exists()), None)
     looked = "" if missing is None or missing.is_absolute() else f" (looked in {Path.cwd()})"
     if missing and damage:
         side = "train" if missing in _files(config.data.train) else "dev"
         where = "" if missing.is_absolute() else "resume from the folder in which the run was started, "
+        place = "" if missing in named else f", or give its new place: data.{side}='[…]'"
         raise DataError(
             f"{damage}. {missing}, from which it could be encoded again, was not found{looked}; {where}put the file "
-            f"back, or give its new place: data.{side}='[…]'"
+            f"back{place}"
         )
     if missing:
         notice(listener, f"{missing} not found{looked}; continuing with the ids stored in the run directory")
         return
-    if not damage and record.get("files") == _stamps(files):
+    if not damage and record.get("files") == _stamps(files, named):
         return  # without reading everything again
     # A run of an earlier version has no "split": it held out single pairs, and must do so again.
     text = open_text(config, split=record.get("split", "pairs"), formats=formats, listener=ignore)
@@ -727,7 +733,7 @@ def prepare_resume(
     shutil.rmtree(run / "data", ignore_errors=True)
     text.encode(run, config, tokenizers=tokenizers, listener=listener)
     if has_changed:
-        record = {**record, "data": dict(text.fingerprints), "files": _stamps(files), **text.size}
+        record = {**record, "data": dict(text.fingerprints), "files": _stamps(files, named), **text.size}
         write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
 
 
@@ -745,9 +751,17 @@ def _files(names: Sequence[str]) -> list[Path]:
     return files
 
 
-def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
-    """Sizes and times of files, by which a resume sees that they need not be read again."""
-    return {name: list(stamp) for name, stamp in file_stamps(files).items()}
+def _stamps(files: Sequence[Path], named: Sequence[Path] = ()) -> dict[str, list[int]]:
+    """Sizes and times of files, by which a resume sees that they need not be read again.
+
+    Files that these name can be very many: together they have one entry, with their number, their size and a hash.
+    """
+    stamps = {name: list(stamp) for name, stamp in file_stamps(files).items()}
+    if named:
+        found = file_stamps(named)
+        digest = hashlib.sha256(json.dumps(found).encode()).digest()
+        stamps["named files"] = [len(found), sum(size for size, _ in found.values()), int.from_bytes(digest[:6])]
+    return stamps
 
 
 def thread_settings(config: RunConfig) -> dict[str, Any]:
