@@ -187,11 +187,18 @@ class Classifier:
 
     def _texts(self, lines: Any) -> list[tuple[str, ...]]:
         """The one or two texts of each line."""
+        given = lines if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable) else list(lines)
+        for number, line in enumerate(given if isinstance(given, list) else [], start=1):
+            if isinstance(line, Path | np.ndarray):
+                raise UsageError(
+                    f"the model reads texts, and line {number} is {shown(line)}; images are read by models of kind vit "
+                    "and swin"
+                )
         if not self.is_paired:
-            return [(line,) for line in as_lines(lines, "lines")]
-        if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
+            return [(line,) for line in as_lines(given, "lines")]
+        if not isinstance(given, list):
             raise UsageError(f"lines takes a list of pairs of texts; got {shown(lines)}")
-        pairs = list(lines)
+        pairs = given
         for number, pair in enumerate(pairs, start=1):
             is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(each, str) for each in pair)
             if not is_pair:
