@@ -213,6 +213,17 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Learning:
+    """How a model learns from so much data, where it differs from what suits most models."""
+
+    learning_rate: float
+    tokens_per_batch: int
+    passes: int
+    """Passes over the data."""
+    dropout_rate: float
+
+
+@dataclass(frozen=True)
 class ModelSizes:
     """The settings of a model that suit some data, with their reasons."""
 
@@ -224,6 +235,8 @@ class ModelSizes:
     """Tokens of a window of text, if the model determines them."""
     warmup: int = 100
     """Steps over which the learning rate rises, for a model of plain text."""
+    learning: Learning | None = None
+    """Of a classifier: how it learns; None as others do."""
 
 
 class ModelSettings(Config):
@@ -240,6 +253,8 @@ class ModelSettings(Config):
     """What else it can be trained for."""
     pieces: ClassVar[Pieces | None] = None
     """What text is split into by default; None if that is chosen for the data."""
+    text_settings: ClassVar[Mapping[str, Any]] = {}
+    """How a classifier reads text by default, beside its pieces: settings of the section `text`."""
     is_rounded_by_int8: ClassVar[bool] = False
     """Whether its weights may be stored in eight bits: linear layers do most of its work."""
     reads_windows: ClassVar[bool] = False
@@ -346,8 +361,8 @@ class ModelSettings(Config):
         """For how many frames a model that transcribes so many gives symbols: fewer, where some are read as one."""
         return frames
 
-    def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
-        """Settings that make a classifier of the model: a head for so many classes, and no other heads."""
+    def classifier_settings(self, classes: int, *, texts: int = 1) -> Mapping[str, Any]:  # noqa: ARG002
+        """Settings that make a classifier of the model: a head for so many classes of one text or two, and no other."""
         return {}
 
     def sentence_settings(self) -> Mapping[str, Any]:
