@@ -188,6 +188,9 @@ class ClassifierInput:
     """Symbols of the longest text or pair, BEGIN and END counted; None if the model does not limit them."""
     lowercase: bool = False
     """Whether capital letters become small ones before a text is split into pieces."""
+    mixes_lengths: bool = False
+    """Whether batches in training are drawn from texts of all lengths: padding costs the model little, and texts of one
+    length often have the same labels."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,7 @@ class Learning:
     passes: int
     """Passes over the data."""
     dropout_rate: float
+    label_smoothing: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A classifier from scratch: n-grams that are counted and weighed, beside a network that reads the words in order.
 
-    P(c ∣ x) = softmax(½ wide(x) + ½ deep(x))_c
+    P(c ∣ x) = softmax(mean of wide(x), deep¹(x), deep²(x))_c
 
     wide     wide(x)_c = Σ_g r_gc u_gc + b_c                  g: the different n-grams of x, up to n neighbours
              r_gc = log (p_gc / Σ_g p_gc)                     p_gc: 1 + texts of class c that have g
@@ -9,7 +9,7 @@
     encoder  h_1 … h_n = encoder(x_1 … x_n)                   window, recurrent, transformer (`nn.encoders`), or none
     pooling  v = pool(h)                                      mean, max, last, or Σ_t a_t h_t, a = softmax_t(w · h_t)
              v = [v_1; v_2; |v_1 − v_2|; v_1 ⊙ v_2]           of a pair
-    deep     deep(x) = W v + b
+    deep     deep(x) = W v + b                                of each network, which begin differently
 
 The ratios r are counted from the training text before the first step, and stay (Wang & Manning, 2012); all u begin at
 the same value, so that training begins with a naive Bayes classifier, and moves weights in proportion to what counting
@@ -22,7 +22,7 @@ training text does not have are zero, so that unknown n-grams change nothing.
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -63,8 +63,8 @@ ROTARY_BASE = 10_000.0
 """The slowest pair of numbers turns about once in 2π times as many positions."""
 
 SIZES = (
-    (2_000, 128, Learning(5e-3, 256, passes=15, dropout_rate=0.3)),
-    (20_000, 128, Learning(5e-3, 384, passes=8, dropout_rate=0.3)),
+    (2_000, 192, Learning(5e-3, 256, passes=15, dropout_rate=0.3)),
+    (20_000, 192, Learning(5e-3, 384, passes=8, dropout_rate=0.3)),
     (200_000, 128, Learning(3e-3, 1024, passes=5, dropout_rate=0.2)),
     (sys.maxsize, 256, Learning(2e-3, 2048, passes=2, dropout_rate=0.1)),
 )
@@ -79,8 +79,8 @@ LENGTHS = (64, 128, 256, 512, 1024)
 MIN_BUCKETS, MAX_CELLS = 1 << 12, 1 << 24
 """Rows of the table of n-grams at least, and numbers of it, rows times classes, at most."""
 
-FIRST_WEIGHT, WEIGHT_SCALE = 0.1, 5.0
-"""u = 0.1 + 5 θ with θ = 0 before the first step: n-grams learn five times as fast as the network."""
+FIRST_WEIGHT, WEIGHT_SCALE = 0.1, 2.0
+"""u = 0.1 + 2 θ with θ = 0 before the first step: n-grams learn twice as fast as the network."""
 
 FRAME = 2
 """Symbols around each text: BEGIN and END."""
@@ -95,8 +95,8 @@ class ClassifierConfig(CellOptions):
     is_rounded_by_int8: ClassVar[bool] = False
     text_settings: ClassVar[Mapping[str, Any]] = {"lowercase": True, "segmentation": "characters"}
 
-    trunk: ClassVar[tuple[str, ...]] = ("words.", "letters.", "sides", "encoder.", "attention.")
-    head: ClassVar[tuple[str, ...]] = ("wide.", "output.")
+    trunk: ClassVar[tuple[str, ...]] = ("networks.",)
+    head: ClassVar[tuple[str, ...]] = ("wide.", "outputs.")
 
     kind: Literal["classifier"] = "classifier"
     """Names this model in a config file."""
@@ -108,6 +108,9 @@ class ClassifierConfig(CellOptions):
     weights are learned."""
     directions: Literal[1, 2] = 2
     """Whether recurrent layers read from left to right only (1), or both ways (2)."""
+    networks: int = Field(2, ge=1, le=100)
+    """Networks beside the n-grams, each with words and weights of its own; a window is one word wider on each side than
+    that of the network before."""
     width: int = Field(128, ge=1, le=100_000)
     """Size of the states; of recurrent layers, in each direction."""
     layers: int = Field(1, ge=1, le=1_000)
@@ -115,7 +118,7 @@ class ClassifierConfig(CellOptions):
     skip: Skip = "none"
     """The connection past each recurrent layer: none, residual (added), highway (mixed by a gate) or dense (joined)."""
     window: int = Field(1, ge=0, le=100)
-    """Words on each side that the window encoder sees."""
+    """Words on each side that the window encoder of the first network sees."""
     heads: int = Field(4, ge=1)
     """Attention heads of the transformer encoder."""
     feed_forward: int = Field(256, ge=1, le=1_000_000)
@@ -171,13 +174,13 @@ class ClassifierConfig(CellOptions):
 
     @property
     def classifier_input(self) -> ClassifierInput:
-        return ClassifierInput(self.longest)
+        return ClassifierInput(self.longest, mixes_lengths=True)
 
     @property
     def sentence_reading(self) -> SentenceReading | None:
         if self.texts == 2:
             return None
-        return SentenceReading(self.state_width, self.longest - FRAME)
+        return SentenceReading(self.networks * self.state_width, self.longest - FRAME)
 
     @property
     def state_width(self) -> int:
@@ -190,11 +193,11 @@ class ClassifierConfig(CellOptions):
         _, width, learning = next(row for row in SIZES if facts.text.lines <= row[0])
         longest = next((size for size in LENGTHS if size >= facts.longest + FRAME + 1), LENGTHS[-1])
         most = MAX_CELLS // max(2, facts.classes)
-        wanted = 2 * self.grams * facts.text.tokens(pieces)
+        wanted = 4 * self.grams * facts.text.tokens(pieces)
         buckets = 1 << max(MIN_BUCKETS.bit_length() - 1, min(wanted, most).bit_length() - 1)
-        sizes = {"width": width, "word_width": width, "feed_forward": 2 * width}
+        sizes = {"width": width, "word_width": min(width, 128), "feed_forward": 2 * width}
         how = {
-            "window": f"a window of {2 * self.window + 1} words",
+            "window": f"windows of {2 * self.window + 1} words and more",
             "recurrent": f"{self.directions} direction{'s' * (self.directions - 1)}",
             "transformer": f"{self.heads} heads",
             "none": "a bag of words",
@@ -202,7 +205,8 @@ class ClassifierConfig(CellOptions):
         reasons = (
             Reason(
                 ("model.kind", "model.width", "model.layers", "model.encoder"),
-                f"a network of width {width} ({how}) beside counted n-grams, for what few texts can teach",
+                f"counted n-grams, and {self.networks} network{'s' * (self.networks > 1)} of width {width} ({how}): "
+                "each finds what the others miss",
             ),
             Reason(("model.buckets",), f"{buckets:,} rows for n-grams of up to {self.grams} words"),
             Reason(("model.longest",), f"{longest:,} symbols, of which longer texts are read"),
@@ -212,13 +216,13 @@ class ClassifierConfig(CellOptions):
     def classifier_settings(self, classes: int, *, texts: int = 1) -> Mapping[str, Any]:
         return {"classes": classes, "texts": texts}
 
-    def make_encoder(self) -> Encoder | None:
-        """How a word sees the others."""
+    def make_encoder(self, reach: int) -> Encoder | None:
+        """How a word sees the others; `reach` is that of a window encoder."""
         if self.encoder == "none":
             return None
         if self.encoder == "window":
             return WindowEncoder(
-                self.input_width, self.width, reach=self.window, layers=self.layers, dropout_rate=self.dropout_rate
+                self.input_width, self.width, reach=reach, layers=self.layers, dropout_rate=self.dropout_rate
             )
         if self.encoder == "recurrent":
             return RecurrentEncoder(
@@ -330,16 +334,16 @@ class CountedGrams(nn.Module):
         self.bias.copy_((priors / priors.sum()).log())
 
 
-# --- the model --------------------------------------------------------------------------------------------------------
+# --- the networks -----------------------------------------------------------------------------------------------------
 
 
-class TextClassifier(nn.Module):
-    """N-grams and network; `class_scores` is the mean of both, `sentence_vectors` the pooled states."""
+class TextNetwork(nn.Module):
+    """Words, an encoder, and one vector for each text or pair."""
 
-    def __init__(self, config: ClassifierConfig, symbols: Symbols) -> None:
+    def __init__(self, config: ClassifierConfig, symbols: Symbols, *, reach: int) -> None:
+        """`reach` is how many words the window encoder sees on each side."""
         super().__init__()
         self.pooling, self.texts = config.pooling, config.texts
-        self.wide = CountedGrams(config) if config.grams else None
         self.words = Embedding(symbols.target, config.word_width)
         with torch.no_grad():
             self.words.weight *= FIRST_DEVIATION * config.word_width**0.5
@@ -355,45 +359,33 @@ class TextClassifier(nn.Module):
                 longest=MAX_LETTERS,
             )
         self.sides = nn.Parameter(torch.zeros(2, config.input_width)) if config.texts == 2 else None
-        self.encoder = config.make_encoder()
+        self.encoder = config.make_encoder(reach)
         self.attention = linear(config.state_width, 1) if config.pooling == "attention" else None
         self.word_dropout, self.dropout = Dropout(config.word_dropout_rate), Dropout(config.dropout_rate)
-        self.output = linear(config.state_width * (4 if config.texts == 2 else 1), config.classes)
 
-    def class_scores(
+    def forward(
         self,
         ids: Int[Tensor, "batch time"],
         lengths: Int[Tensor, " batch"],
-        segments: Int[Tensor, "batch time"] | None = None,
-    ) -> Float[Tensor, "batch classes"]:
-        """A score for each class, before the softmax; texts contain BEGIN and END."""
-        parts = self.part_scores(ids, lengths, segments)
-        return torch.stack(list(parts)).mean(0)
-
-    def part_scores(
-        self,
-        ids: Int[Tensor, "batch time"],
-        lengths: Int[Tensor, " batch"],
-        segments: Int[Tensor, "batch time"] | None = None,
-    ) -> Sequence[Float[Tensor, "batch classes"]]:
-        """The scores of each part, which learn by losses of their own."""
-        vectors = self._pooled(ids, lengths, segments)
-        deep: Tensor = self.output(self.dropout(vectors))
-        return (deep,) if self.wide is None else (self.wide(ids, lengths, segments), deep)
-
-    def count_texts(self, texts: Iterable[tuple[tuple[Tensor, ...], Int[Tensor, " batch"]]]) -> None:
-        """Count the n-grams of training texts by class, before the first step; what was counted before is kept."""
-        if self.wide is not None and not self.wide.ratios.any():
-            self.wide.count(texts)
-
-    def sentence_vectors(
-        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], *, pooling: Pooling | None = None
+        segments: Int[Tensor, "batch time"] | None,
     ) -> Float[Tensor, "batch features"]:
-        """The pooled states of each text; texts come without BEGIN and END. `pooling` replaces that of the settings."""
-        states, packing = self._states(frame(ids, lengths), lengths + FRAME, None)
-        if pooling is None:
-            return self._pool(states, lengths + FRAME, packing)
-        return pool(states, lengths + FRAME, pooling)
+        """v of each text or pair."""
+        states, packing = self._states(ids, lengths, segments)
+        if self.texts == 1:
+            return self.dropout(self._pool(states, lengths, packing))
+        assert segments is not None
+        second = (segments * packing.mask()).sum(1)  # symbols of the second text, its END counted
+        each = torch.stack([lengths - second, second], 1).flatten()  # first and second text of each pair
+        halves = self._pool(states, each, packing_of(each, int(each.max())))
+        one, other = halves[0::2], halves[1::2]  # [batch, width]
+        return self.dropout(torch.cat([one, other, (one - other).abs(), one * other], 1))
+
+    def vectors(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], pooling: Pooling | None
+    ) -> Float[Tensor, "batch width"]:
+        """The pooled states of single texts, which contain BEGIN and END."""
+        states, packing = self._states(ids, lengths, None)
+        return self._pool(states, lengths, packing) if pooling is None else pool(states, lengths, pooling)
 
     def _states(
         self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], segments: Tensor | None
@@ -419,16 +411,53 @@ class TextClassifier(nn.Module):
         weights = weights.masked_fill(~packing.mask(), float("-inf")).softmax(1)
         return torch.einsum("tl,tlw->tw", weights, unpack(states, packing))
 
-    def _pooled(
-        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], segments: Tensor | None
+
+# --- the model --------------------------------------------------------------------------------------------------------
+
+
+class TextClassifier(nn.Module):
+    """N-grams and networks; `class_scores` is the mean of all, `sentence_vectors` the pooled states side by side."""
+
+    def __init__(self, config: ClassifierConfig, symbols: Symbols) -> None:
+        super().__init__()
+        self.wide = CountedGrams(config) if config.grams else None
+        made = [TextNetwork(config, symbols, reach=config.window + number) for number in range(config.networks)]
+        self.networks = cast("Sequence[TextNetwork]", nn.ModuleList(made))
+        features = config.state_width * (4 if config.texts == 2 else 1)
+        self.outputs = nn.ModuleList(linear(features, config.classes) for _ in made)
+
+    def class_scores(
+        self,
+        ids: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """A score for each class, before the softmax; texts contain BEGIN and END."""
+        return torch.stack(list(self.part_scores(ids, lengths, segments))).mean(0)
+
+    def part_scores(
+        self,
+        ids: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Sequence[Float[Tensor, "batch classes"]]:
+        """The scores of each part, which learn by losses of their own."""
+        counted = [] if self.wide is None else [self.wide(ids, lengths, segments)]
+        pairs = zip(self.outputs, self.networks, strict=True)
+        return [*counted, *(output(network(ids, lengths, segments)) for output, network in pairs)]
+
+    def count_texts(self, texts: Iterable[tuple[tuple[Tensor, ...], Int[Tensor, " batch"]]]) -> None:
+        """Count the n-grams of training texts by class, before the first step; what was counted before is kept."""
+        if self.wide is not None and not self.wide.ratios.any():
+            self.wide.count(texts)
+
+    def word_tables(self) -> Sequence[Embedding]:
+        """The tables that can begin with word vectors."""
+        return [network.words for network in self.networks]
+
+    def sentence_vectors(
+        self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], *, pooling: Pooling | None = None
     ) -> Float[Tensor, "batch features"]:
-        """One vector for each text, or for each pair."""
-        states, packing = self._states(ids, lengths, segments)
-        if self.texts == 1:
-            return self._pool(states, lengths, packing)
-        assert segments is not None
-        second = segments.sum(1)
-        each = torch.stack([lengths - second, second], 1).flatten()  # first and second text of each pair
-        halves = self._pool(states, each, packing_of(each, int(each.max())))
-        one, other = halves[0::2], halves[1::2]  # [batch, width]
-        return torch.cat([one, other, (one - other).abs(), one * other], 1)
+        """The pooled states of each text; texts come without BEGIN and END. `pooling` replaces that of the settings."""
+        framed = frame(ids, lengths)
+        return torch.cat([network.vectors(framed, lengths + FRAME, pooling) for network in self.networks], 1)

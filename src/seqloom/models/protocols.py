@@ -108,6 +108,10 @@ class CountsTexts(Protocol):
         """Count batches of texts, as `class_scores` reads them, with the class of each."""
         ...
 
+    def word_tables(self) -> Sequence[Embedding]:
+        """The tables that can begin with word vectors."""
+        ...
+
 
 class ImageClassificationModel(Protocol):
     """The same for images."""

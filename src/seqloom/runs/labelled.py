@@ -51,6 +51,9 @@ from seqloom.text.normalise import collapse_spaces
 from seqloom.text.tokenizer import Tokenizers, word_cutter
 from seqloom.text.tokenizer_training import train_tokenizer, with_words
 
+MANY_EXAMPLES = 2_000
+"""From so many examples a twentieth is held out, else a tenth: enough to choose by, and training needs the rest."""
+
 MAX_COUNTED_EXAMPLES = 200_000
 """Training examples, the first ones, from which naive Bayes is counted, in seconds."""
 
@@ -195,7 +198,8 @@ def _held_out(config: RunConfig, examples: int) -> int:
     """Examples that are held out for validation: none where there are dev files."""
     if config.data.dev:
         return 0
-    count = min(config.data.held_out, examples // 10)
+    share = examples // 10 if examples < MANY_EXAMPLES else max(MANY_EXAMPLES // 10, examples // 20)
+    count = min(config.data.held_out, share)
     if count == 0:
         few = "1 example is" if examples == 1 else f"{examples} examples are"
         raise DataError(f"{few} too few to hold some out for validation; give a --dev file")
@@ -322,6 +326,7 @@ class LabelledData:
             seed=config.seed,
             device=device,
             vectors=rows_of(config, self.tokenizers.target),
+            mixes_lengths=config.model.classifier_input.mixes_lengths,
         )
 
     def card_values(self, config: RunConfig) -> dict[str, Any]:

@@ -559,6 +559,10 @@ LABELLED_EXTREMES = tuple(
 """Labelled texts from tiny to huge."""
 
 
+MIN_TEXTS, MAX_LONG_BATCH = 16, 8192
+"""Texts of a batch, of average length, and the tokens beyond which it does not grow to have them."""
+
+
 def choose_labelled_sizes(
     facts: LabelledFacts, model: ModelSettings, *, pieces: Pieces, steps: int | None = None, is_started: bool = False
 ) -> Sizing:
@@ -571,6 +575,9 @@ def choose_labelled_sizes(
     learning = sizes.learning or Learning(rung.learning_rate, rung.tokens_per_batch, rung.passes, rung.dropout_rate)
     passes, batch = (FINE_TUNING_PASSES if is_started else learning.passes), learning.tokens_per_batch
     dropout_rate = learning.dropout_rate
+    smoothing = {} if sizes.learning is None else {"label_smoothing": learning.label_smoothing}
+    if sizes.learning is not None:  # some texts at least, however long they are
+        batch = max(batch, min(MAX_LONG_BATCH, MIN_TEXTS * tokens // max(1, facts.text.lines)))
     if steps is None:
         steps = round_figure(max(FINE_TUNING_STEPS if is_started else 200.0, passes * tokens / batch))
     every = max(min(10, steps), min(1000, round_figure(steps / (40 if sizes.learning is None else 20))))
@@ -588,7 +595,7 @@ def choose_labelled_sizes(
         {
             "text": {**text, **model.text_settings},
             "model": _model_section(model, sizes, dropout_rate=dropout_rate),
-            "task": {"kind": "classification", "tokens_per_batch": batch},
+            "task": {"kind": "classification", "tokens_per_batch": batch, **smoothing},
             "training": training,
         },
         f"{facts.text.lines:,} examples of {facts.classes:,} classes, so:",

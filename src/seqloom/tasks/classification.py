@@ -21,7 +21,7 @@ from seqloom.data.batches import BatchPlan
 from seqloom.data.images import ImageConfig, ImageStore, Scaling, augmented
 from seqloom.data.labelled import LabelledStore
 from seqloom.metrics.classification import score_labels
-from seqloom.models.protocols import CountsTexts, LearnsInParts, TaggingModel
+from seqloom.models.protocols import CountsTexts, LearnsInParts
 from seqloom.tasks.settings import ClassificationConfig
 from seqloom.training.task import Chance, Loss
 
@@ -182,12 +182,17 @@ class ClassificationTask:
         seed: int,
         device: torch.device,
         vectors: "WordRows | None" = None,
+        mixes_lengths: bool = False,
     ) -> None:
+        """`mixes_lengths` draws batches from examples of all sizes; they are within `per_batch` places on average."""
         self.train, self.dev = train, dev
         self.vectors = vectors
         self.config, self.per_batch = config, per_batch
         self.device = device
-        self.plan = BatchPlan(train.sizes, train.sizes, tokens_per_batch=per_batch, seed=seed)
+        sizes = train.sizes
+        if mixes_lengths:  # to the plan, all have the same length
+            sizes = np.full(len(sizes), max(1, round(float(sizes.mean()))))
+        self.plan = BatchPlan(sizes, sizes, tokens_per_batch=per_batch, seed=seed)
 
     def batches(self, epoch: int) -> int:
         return len(self.plan.batches(epoch))
@@ -210,7 +215,8 @@ class ClassificationTask:
     def prepare(self, model: nn.Module) -> None:
         """Begin with the word vectors that were given, and with what is counted from the training texts."""
         if self.vectors is not None:
-            self.vectors.fill(cast("TaggingModel", model).words.weight)
+            for table in cast("CountsTexts", model).word_tables():
+                self.vectors.fill(table.weight)
         if isinstance(model, CountsTexts):
             numbers = np.arange(len(self.train.labels))
             begins = range(0, len(numbers), COUNTED_AT_ONCE)
