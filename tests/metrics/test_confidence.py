@@ -25,4 +25,11 @@ def test_a_temperature_is_found_again_and_calibrates(temperature: float) -> None
 
 def test_few_examples_leave_scores_as_they_are() -> None:
     assert fit_temperature(np.eye(3), np.arange(3)) == 1.0
-    assert fit_temperature(np.eye(2)[np.arange(40) % 2] * 5, np.arange(40) % 2) == pytest.approx(0.05, rel=0.01)
+
+
+def test_examples_that_are_all_right_do_not_make_the_next_one_certain() -> None:
+    """At the temperature of 40 right examples, the next has the probability 1 − 1/42 + 1/84 of Platt's target."""
+    labels = np.arange(40) % 2
+    scores = np.eye(2)[labels] * 5
+    probabilities = softmax_at(scores, fit_temperature(scores, labels))
+    assert probabilities.max(1) == pytest.approx(np.full(40, 1 - 1 / 84), abs=1e-9)

@@ -127,7 +127,8 @@ def test_an_encoder_learns_an_order_that_a_bag_of_words_does_not_see(encoder: st
     inputs, classes = framed(texts), torch.tensor([0, 1])
 
     def loss_after(encoder: str) -> float:
-        settings = {**TINY, "encoder": encoder, "grams": 0, "dropout_rate": 0.0, "word_dropout_rate": 0.0, "classes": 2}
+        settings = {**TINY, "encoder": encoder, "grams": 0, "classes": 2}
+        settings |= {"dropout_rate": 0.0, "word_dropout_rate": 0.0, "pooled_dropout_rate": 0.0}
         model = ClassifierConfig.model_validate(settings).build(SYMBOLS, seed=1)
         optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
         for _ in range(60):

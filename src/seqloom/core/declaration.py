@@ -225,6 +225,8 @@ class Learning:
     """Passes over the data."""
     dropout_rate: float
     label_smoothing: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    """How long Adam remembers: rows of rare words have few gradients, and would move little with 0.98."""
 
 
 @dataclass(frozen=True)

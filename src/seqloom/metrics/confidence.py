@@ -1,10 +1,11 @@
 """How far the probabilities of a classifier can be trusted: a temperature that fits them, and their error.
 
-    P_T(c ∣ x) = softmax(scores(x) / T)_c           T = argmin −Σ_i log P_T(c_i ∣ x_i) over held-out examples
+    P_T(c ∣ x) = softmax(scores(x) / T)_c           T = argmin −Σ_i Σ_c q_ic log P_T(c ∣ x_i) over held-out examples
+    q_ic       = (1 − ε) [c = c_i] + ε / classes    ε = 1 / (n + 2): n right ones do not make an n + 1st certain
     ECE = Σ_b n_b / n |right_b − confidence_b|      b: groups of equal size in the order of confidence
 
-A temperature changes no label (Guo et al., 2017). The loss is convex in 1/T, so its minimum is found by bisection of
-its slope Σ_i (Σ_c P_T(c) s_c − s_{c_i}).
+A temperature changes no label (Guo et al., 2017); ε is that of Platt (1999). The loss is convex in 1/T, so its minimum
+is found by bisection of its slope Σ_i Σ_c (P_T(c ∣ x_i) − q_ic) s_ic.
 """
 
 import math
@@ -37,11 +38,12 @@ def fit_temperature(scores: Float[np.ndarray, "rows classes"], labels: Integer[n
     given = np.asarray(scores, np.float64)
     if len(given) < MIN_EXAMPLES or not np.isfinite(given).all():
         return 1.0
-    right = given[np.arange(len(given)), labels]
+    epsilon = 1 / (len(given) + 2)
+    wanted = (1 - epsilon) * given[np.arange(len(given)), labels] + epsilon * given.mean(axis=1)
 
     def slope(inverse: float) -> float:
         expected = (softmax_at(given, 1 / inverse) * given).sum(axis=1)
-        return float((expected - right).sum())
+        return float((expected - wanted).sum())
 
     low, high = math.log(1 / MAX_TEMPERATURE), math.log(1 / MIN_TEMPERATURE)
     for _ in range(BISECTIONS):

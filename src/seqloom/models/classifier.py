@@ -130,8 +130,10 @@ class ClassifierConfig(CellOptions):
     filters: int = Field(0, ge=0, le=10_000)
     """Filters per width (2 to 5 letters) that read the letters of a word: so many times the width; 0 reads words only.
     Words beyond the vocabulary are unknown all the same."""
-    dropout_rate: float = Field(0.5, ge=0, lt=1)
-    """Share of numbers dropped from words and from pooled states, in training."""
+    dropout_rate: float = Field(0.3, ge=0, lt=1)
+    """Share of numbers dropped from words, in training."""
+    pooled_dropout_rate: float = Field(0.5, ge=0, lt=1)
+    """Share of numbers dropped from pooled states, in training."""
     word_dropout_rate: float = Field(0.1, ge=0, lt=1)
     """Share of words whose row is not read, in training."""
     grams: int = Field(2, ge=0, le=5)
@@ -362,6 +364,7 @@ class TextNetwork(nn.Module):
         self.encoder = config.make_encoder(reach)
         self.attention = linear(config.state_width, 1) if config.pooling == "attention" else None
         self.word_dropout, self.dropout = Dropout(config.word_dropout_rate), Dropout(config.dropout_rate)
+        self.pooled_dropout = Dropout(config.pooled_dropout_rate)
 
     def forward(
         self,
@@ -372,13 +375,13 @@ class TextNetwork(nn.Module):
         """v of each text or pair."""
         states, packing = self._states(ids, lengths, segments)
         if self.texts == 1:
-            return self.dropout(self._pool(states, lengths, packing))
+            return self.pooled_dropout(self._pool(states, lengths, packing))
         assert segments is not None
         second = (segments * packing.mask()).sum(1)  # symbols of the second text, its END counted
         each = torch.stack([lengths - second, second], 1).flatten()  # first and second text of each pair
         halves = self._pool(states, each, packing_of(each, int(each.max())))
         one, other = halves[0::2], halves[1::2]  # [batch, width]
-        return self.dropout(torch.cat([one, other, (one - other).abs(), one * other], 1))
+        return self.pooled_dropout(torch.cat([one, other, (one - other).abs(), one * other], 1))
 
     def vectors(
         self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], pooling: Pooling | None

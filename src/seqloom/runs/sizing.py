@@ -588,6 +588,7 @@ def choose_labelled_sizes(
         "schedule": "cosine",
         "warmup": min(100, steps // 4),
         "clip_norm": 1.0,
+        **({} if sizes.learning is None else {"betas": list(learning.betas)}),
         **_checks(every),
     }
     amount, strength = ("few", "strong") if dropout_rate >= 0.3 else ("many", "light")
