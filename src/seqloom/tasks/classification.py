@@ -21,6 +21,7 @@ from seqloom.data.batches import BatchPlan
 from seqloom.data.images import ImageConfig, ImageStore, Scaling, augmented
 from seqloom.data.labelled import LabelledStore
 from seqloom.metrics.classification import score_labels
+from seqloom.metrics.confidence import fit_temperature
 from seqloom.models.protocols import CountsTexts, LearnsInParts
 from seqloom.tasks.settings import ClassificationConfig
 from seqloom.training.task import Chance, Loss
@@ -225,7 +226,10 @@ class ClassificationTask:
             model.count_texts((batch.inputs, batch.labels) for batch in batches)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        """Cross-entropy per example (without smoothing), accuracy and macro-F1 in percent."""
+        """Cross-entropy per example (without smoothing, at its temperature), accuracy and macro-F1 in percent.
+
+        A model that gets more right may be too sure of it for a while, which its temperature makes up for.
+        """
         scores = self.dev_scores(model)
         labels = self.config.labels
         found = [labels[number] for number in scores.argmax(1).tolist()]
@@ -233,7 +237,7 @@ class ClassificationTask:
         return {"loss": self._loss_of(scores), "accuracy": accuracy.value, "macro_f1": macro_f1.value}
 
     def dev_loss(self, model: nn.Module) -> float:
-        """Cross-entropy per held-out example, without smoothing."""
+        """Cross-entropy per held-out example, without smoothing, at the temperature that fits these."""
         return self._loss_of(self.dev_scores(model))
 
     def dev_labels(self) -> list[str]:
@@ -262,8 +266,11 @@ class ClassificationTask:
         return self.train.fingerprint()
 
     def _loss_of(self, scores: Float32[Tensor, "examples classes"]) -> float:
-        labels = torch.from_numpy(self.dev.labels.astype(np.int64))
-        return float(F.cross_entropy(scores.double(), labels))
+        labels = self.dev.labels.astype(np.int64)
+        given = scores.double()
+        if bool(given.isfinite().all()):
+            given = given / fit_temperature(given.numpy(), labels)
+        return float(F.cross_entropy(given, torch.from_numpy(labels)))
 
 
 @dataclass(frozen=True)
