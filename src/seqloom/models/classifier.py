@@ -316,7 +316,8 @@ class CountedGrams(nn.Module):
         texts, rows = gram_rows(ids, lengths, segments, order=self.order, buckets=self.buckets)
         weights = self.ratios[rows] * (FIRST_WEIGHT + WEIGHT_SCALE * self.moves[rows])  # [grams, classes]
         weights = weights * self.dropout(weights.new_ones(len(rows), 1))
-        return weights.new_zeros(len(ids), len(self.bias)).index_add(0, texts, weights) + self.bias
+        summed: Tensor = weights.new_zeros(len(ids), len(self.bias)).index_add(0, texts, weights)
+        return summed + self.bias
 
     @torch.no_grad()
     def count(self, texts: Iterable[tuple[tuple[Tensor, ...], Int[Tensor, " batch"]]]) -> None:
@@ -348,7 +349,7 @@ class TextNetwork(nn.Module):
         self.pooling, self.texts = config.pooling, config.texts
         self.words = Embedding(symbols.target, config.word_width)
         with torch.no_grad():
-            self.words.weight *= FIRST_DEVIATION * config.word_width**0.5
+            self.words.weight.mul_(FIRST_DEVIATION * config.word_width**0.5)
         self.letters = None
         if config.filters:
             self.letters = CharacterInput(
@@ -375,13 +376,15 @@ class TextNetwork(nn.Module):
         """v of each text or pair."""
         states, packing = self._states(ids, lengths, segments)
         if self.texts == 1:
-            return self.pooled_dropout(self._pool(states, lengths, packing))
+            pooled: Tensor = self.pooled_dropout(self._pool(states, lengths, packing))
+            return pooled
         assert segments is not None
         second = (segments * packing.mask()).sum(1)  # symbols of the second text, its END counted
         each = torch.stack([lengths - second, second], 1).flatten()  # first and second text of each pair
         halves = self._pool(states, each, packing_of(each, int(each.max())))
         one, other = halves[0::2], halves[1::2]  # [batch, width]
-        return self.pooled_dropout(torch.cat([one, other, (one - other).abs(), one * other], 1))
+        pooled = self.pooled_dropout(torch.cat([one, other, (one - other).abs(), one * other], 1))
+        return pooled
 
     def vectors(
         self, ids: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"], pooling: Pooling | None
