@@ -70,6 +70,7 @@ OTHERS = {
     "ctc": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "listener": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
+    "classifier": ["model.width=16", "model.buckets=4096", "evaluation.resamples=40", *SHORT],
     "tagger": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],
     "forecaster": SHORT,
@@ -84,7 +85,7 @@ OTHERS = {
     "phrases": ["evaluation.resamples=40", "model.tuning.rounds=2", "model.tuning.nbest=5"],
 }
 """The same for kinds of models that do not translate, or that are fitted."""
-RECOGNISED = {"train.conllu": "tagger", "reviews.tsv": "bert", "load.csv": "forecaster"}
+RECOGNISED = {"train.conllu": "tagger", "reviews.tsv": "classifier", "load.csv": "forecaster"}
 RECOGNISED |= {"digits.tsv": "ctc", "photos": "vit"}
 """The kind of model that is chosen for a file, unless the command names one."""
 PUBLISHED = [*SHORT, "task.dev_lines=2", "evaluation.resamples=40"]

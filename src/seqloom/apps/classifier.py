@@ -22,7 +22,9 @@ from seqloom.core.arguments import as_lines, as_whole_number, require_callable, 
 from seqloom.core.errors import DataError, ModelError, Problem, UsageError, warn
 from seqloom.data.images import checked_values, prepared, read_image
 from seqloom.data.labelled import JoinedIds, frame_texts, join_texts
+from seqloom.metrics.calibration import Reliability, measure_reliability
 from seqloom.metrics.classification import confusion_counts, score_labels
+from seqloom.metrics.confidence import softmax_at
 from seqloom.metrics.scoring import Bootstrap, CorpusScore, check_counts
 from seqloom.models.protocols import ClassificationModel, ImageClassificationModel
 from seqloom.runs.images import image_settings, scaling_of
@@ -70,6 +72,8 @@ class ClassifierScores:
     labels: tuple[str, ...]
     confusion: Int64[np.ndarray, "right predicted"]
     """How often each label (row) was predicted as each label (column), in the order of `labels`."""
+    reliability: Reliability
+    """How far the probabilities can be trusted: the expected calibration error, with ten groups of examples."""
 
 
 class Classifier:
@@ -90,6 +94,7 @@ class Classifier:
         reading = loaded.config.model.classifier_input
         self.longest, self._is_lowercase = reading.longest or loaded.config.data.longest, reading.lowercase
         self._model = loaded.model.eval()
+        self.temperature = float(loaded.card.trained_on.get("temperature", 1.0))
 
     def __repr__(self) -> str:
         return f"Classifier({self.loaded.summary()})"
@@ -150,14 +155,17 @@ class Classifier:
             known = ", ".join(map(repr, self.labels[:8])) + (", …" if len(self.labels) > 8 else "")
             message = f"the label {right[unknown[0]]!r} is not among those of the model ({known})"
             raise DataError(problems=[Problem(message, "labels", unknown[0] + 1)])
-        found = [each.label for each in self.classify(inputs, progress=progress)]
+        classified = self.classify(inputs, progress=progress)
+        found = [each.label for each in classified]
         if "" in found:
             raise DataError(problems=[Problem("the text is blank, and has no class", "lines", found.index("") + 1)])
         config = self.config
         drawn = bootstrap or Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         accuracy, macro_f1 = score_labels(found, right, bootstrap=drawn)
         counts = confusion_counts(found, right, labels=self.labels)
-        return ClassifierScores(accuracy, macro_f1, self.labels, counts)
+        is_right = [float(one == other) for one, other in zip(found, right, strict=True)]
+        trust = measure_reliability([each.probability for each in classified], is_right, rows=10)
+        return ClassifierScores(accuracy, macro_f1, self.labels, counts, trust)
 
     def _of_images(
         self, images: Sequence[Picture], at_once: int, progress: Callable[[int, int], None]
@@ -170,7 +178,7 @@ class Classifier:
             pixels = scaling.apply(np.stack([self._pixels(images[at], number=at + 1) for at in some]))
             with torch.inference_mode():
                 scores = model.class_scores(torch.from_numpy(pixels).to(self.loaded.device))
-                probabilities[some.start : some.stop] = scores.double().softmax(1).cpu().numpy()
+                probabilities[some.start : some.stop] = softmax_at(scores.double().cpu().numpy(), self.temperature)
             progress(some.stop, len(images))
         return self._finite(probabilities)
 
@@ -218,7 +226,7 @@ class Classifier:
             with torch.inference_mode():
                 inputs = (torch.from_numpy(each).to(self.loaded.device) for each in framed)
                 scores = cast("ClassificationModel", model).class_scores(*inputs)
-                probabilities[places] = scores.double().softmax(1).cpu().numpy()
+                probabilities[places] = softmax_at(scores.double().cpu().numpy(), self.temperature)
             done += len(places)
             progress(done, len(texts))
         return self._finite(probabilities)

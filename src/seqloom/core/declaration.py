@@ -188,6 +188,9 @@ class ClassifierInput:
     """Symbols of the longest text or pair, BEGIN and END counted; None if the model does not limit them."""
     lowercase: bool = False
     """Whether capital letters become small ones before a text is split into pieces."""
+    mixes_lengths: bool = False
+    """Whether batches in training are drawn from texts of all lengths: padding costs the model little, and texts of one
+    length often have the same labels."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,20 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Learning:
+    """How a model learns from so much data, where it differs from what suits most models."""
+
+    learning_rate: float
+    tokens_per_batch: int
+    passes: int
+    """Passes over the data."""
+    dropout_rate: float
+    label_smoothing: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    """How long Adam remembers: rows of rare words have few gradients, and would move little with 0.98."""
+
+
+@dataclass(frozen=True)
 class ModelSizes:
     """The settings of a model that suit some data, with their reasons."""
 
@@ -224,6 +241,8 @@ class ModelSizes:
     """Tokens of a window of text, if the model determines them."""
     warmup: int = 100
     """Steps over which the learning rate rises, for a model of plain text."""
+    learning: Learning | None = None
+    """Of a classifier: how it learns; None as others do."""
 
 
 class ModelSettings(Config):
@@ -240,6 +259,8 @@ class ModelSettings(Config):
     """What else it can be trained for."""
     pieces: ClassVar[Pieces | None] = None
     """What text is split into by default; None if that is chosen for the data."""
+    text_settings: ClassVar[Mapping[str, Any]] = {}
+    """How a classifier reads text by default, beside its pieces: settings of the section `text`."""
     is_rounded_by_int8: ClassVar[bool] = False
     """Whether its weights may be stored in eight bits: linear layers do most of its work."""
     reads_windows: ClassVar[bool] = False
@@ -346,8 +367,8 @@ class ModelSettings(Config):
         """For how many frames a model that transcribes so many gives symbols: fewer, where some are read as one."""
         return frames
 
-    def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
-        """Settings that make a classifier of the model: a head for so many classes, and no other heads."""
+    def classifier_settings(self, classes: int, *, texts: int = 1) -> Mapping[str, Any]:  # noqa: ARG002
+        """Settings that make a classifier of the model: a head for so many classes of one text or two, and no other."""
         return {}
 
     def sentence_settings(self) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """What a model must offer to be trained and used, for each purpose."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -83,6 +83,33 @@ class ClassificationModel(Protocol):
 
         A pair is BEGIN a END b END, and `segments` are 1 for b and its END, 0 elsewhere.
         """
+        ...
+
+
+@runtime_checkable
+class LearnsInParts(Protocol):
+    """A classifier of several parts, each of which learns by a loss of its own."""
+
+    def part_scores(
+        self,
+        ids: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Sequence[Float[Tensor, "batch classes"]]:
+        """The scores of each part, as `class_scores` reads texts."""
+        ...
+
+
+@runtime_checkable
+class CountsTexts(Protocol):
+    """A classifier that counts its training texts before the first step."""
+
+    def count_texts(self, texts: Iterable[tuple[tuple[Tensor, ...], Int[Tensor, " batch"]]]) -> None:
+        """Count batches of texts, as `class_scores` reads them, with the class of each."""
+        ...
+
+    def word_tables(self) -> Sequence[Embedding]:
+        """The tables that can begin with word vectors."""
         ...
 
 

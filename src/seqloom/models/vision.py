@@ -107,7 +107,7 @@ class ImageModelSettings(ModelSettings):
     deviation: tuple[float, ...] = ()
     """By which these values are divided; by default their standard deviation in the training images."""
 
-    def classifier_settings(self, classes: int) -> Mapping[str, Any]:
+    def classifier_settings(self, classes: int, *, texts: int = 1) -> Mapping[str, Any]:  # noqa: ARG002
         return {"classes": classes}
 
     def _are_given(self, *names: str) -> bool:

@@ -27,6 +27,7 @@ from seqloom.data.plain_text import Unit
 from seqloom.data.series import SeriesConfig
 from seqloom.metrics.translation import MetricName
 from seqloom.models.bert import BertConfig
+from seqloom.models.classifier import ClassifierConfig
 from seqloom.models.ctc import CtcConfig
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.forecaster import ForecasterConfig
@@ -146,6 +147,7 @@ ModelConfig = Annotated[
     | ElmoConfig
     | VaeConfig
     | BertConfig
+    | ClassifierConfig
     | TaggerConfig
     | VitConfig
     | SwinConfig

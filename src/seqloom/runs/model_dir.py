@@ -79,7 +79,7 @@ AGAIN = "copy the model directory again from where it was made"
 _COUNTED = (
     *("pairs", "lines", "images", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "texts_read"),
     *("pairs_read", "images_read", "tags_read", "values_read", "rows", "series", "samples", "frames", "symbols_read"),
-    *("seconds", "dev_loss"),
+    *("seconds", "dev_loss", "temperature", "calibration_error"),
 )
 
 
@@ -151,6 +151,8 @@ class DevResult:
     """Of a translator, if there were enough lines."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Of a forecaster: what its bands and its drift are computed with."""
+    learned: Mapping[str, float] = field(default_factory=dict)
+    """What else was fitted to the dev text, such as the temperature of a classifier; the model card has it."""
 
 
 def shapes_of(path: Path) -> dict[str, Sequence[int]]:

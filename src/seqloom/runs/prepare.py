@@ -345,7 +345,9 @@ def _text_defaults(first: RunConfig) -> dict[str, Any]:
     """Text settings that follow from the model, or from tokenisers that `data.tokenizers_from` names."""
     name = first.data.tokenizers_from
     if name is None:
-        return {} if first.model.pieces is None else {"text": {"kind": first.model.pieces}}
+        pieces = {} if first.model.pieces is None else {"kind": first.model.pieces}
+        text = {**pieces, **first.model.text_settings}
+        return {"text": text} if text else {}
     if _is_vocabulary(Path(name)):
         try:
             size = read_foreign_vocabulary(Path(name), encoding=first.data.encoding).size
@@ -462,7 +464,8 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
     inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
     if classes:
-        inherited["model"] |= start.model.classifier_settings(classes)
+        texts = 1 + bool(defaults["task"].get("is_paired"))
+        inherited["model"] |= start.model.classifier_settings(classes, texts=texts)
     if isinstance(start.task, DenoisingConfig) and first.task.kind == "translation":
         inherited["model"] |= translator_settings(start, defaults, origin=start_from)
         notice(listener, f"{start_from} has learned denoising; task.kind=denoising would continue that")

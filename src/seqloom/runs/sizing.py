@@ -14,6 +14,7 @@ from seqloom.core.declaration import (
     FrameFacts,
     ImageFacts,
     LabelledFacts,
+    Learning,
     ModelSettings,
     ModelSizes,
     Pieces,
@@ -558,6 +559,10 @@ LABELLED_EXTREMES = tuple(
 """Labelled texts from tiny to huge."""
 
 
+MIN_TEXTS, MAX_LONG_BATCH = 16, 8192
+"""Texts of a batch, of average length, and the tokens beyond which it does not grow to have them."""
+
+
 def choose_labelled_sizes(
     facts: LabelledFacts, model: ModelSettings, *, pieces: Pieces, steps: int | None = None, is_started: bool = False
 ) -> Sizing:
@@ -567,32 +572,38 @@ def choose_labelled_sizes(
     """
     rung = next(rung for rung in LABELLED_LADDER if facts.text.lines <= rung.examples)
     tokens, sizes = facts.text.tokens(pieces), model.sizes_for_labels(facts, pieces)
-    passes, batch = (FINE_TUNING_PASSES if is_started else rung.passes), rung.tokens_per_batch
+    learning = sizes.learning or Learning(rung.learning_rate, rung.tokens_per_batch, rung.passes, rung.dropout_rate)
+    passes, batch = (FINE_TUNING_PASSES if is_started else learning.passes), learning.tokens_per_batch
+    dropout_rate = learning.dropout_rate
+    smoothing = {} if sizes.learning is None else {"label_smoothing": learning.label_smoothing}
+    if sizes.learning is not None:  # some texts at least, however long they are
+        batch = max(batch, min(MAX_LONG_BATCH, MIN_TEXTS * tokens // max(1, facts.text.lines)))
     if steps is None:
         steps = round_figure(max(FINE_TUNING_STEPS if is_started else 200.0, passes * tokens / batch))
-    every = max(min(10, steps), min(1000, round_figure(steps / 40)))
+    every = max(min(10, steps), min(1000, round_figure(steps / (40 if sizes.learning is None else 20))))
     text, text_reason = _pieces_of_text(facts.text, pieces, most=50_000, minimum_count=1)
     training = {
         "steps": steps,
-        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "learning_rate": min(learning.learning_rate, sizes.max_learning_rate),
         "schedule": "cosine",
         "warmup": min(100, steps // 4),
         "clip_norm": 1.0,
+        **({} if sizes.learning is None else {"betas": list(learning.betas)}),
         **_checks(every),
     }
-    amount, strength = ("few", "strong") if rung.dropout_rate >= 0.3 else ("many", "light")
+    amount, strength = ("few", "strong") if dropout_rate >= 0.3 else ("many", "light")
     return Sizing(
         {
-            "text": text,
-            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
-            "task": {"kind": "classification", "tokens_per_batch": batch},
+            "text": {**text, **model.text_settings},
+            "model": _model_section(model, sizes, dropout_rate=dropout_rate),
+            "task": {"kind": "classification", "tokens_per_batch": batch, **smoothing},
             "training": training,
         },
         f"{facts.text.lines:,} examples of {facts.classes:,} classes, so:",
         (
             text_reason,
             *sizes.reasons,
-            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}: {amount} examples, {strength} dropout"),
+            Reason(("model.dropout_rate",), f"dropout {dropout_rate:g}: {amount} examples, {strength} dropout"),
             Reason(("task.tokens_per_batch",), f"batches of {batch:,} tokens"),
             *training_reasons(training, falling="as a cosine"),
         ),

@@ -438,7 +438,7 @@ class ClassificationConfig(TaskSettings):
     """What a classifier of texts, of pairs of texts, or of images is trained for."""
 
     purpose: ClassVar[Purpose] = "classifier"
-    model_kind: ClassVar[str] = "bert"
+    model_kind: ClassVar[str] = "classifier"
     data_kind: ClassVar[DataKindName] = "labelled text"
     needs: ClassVar[ModelNeeds] = ModelNeeds(("class_scores",), "classifier", "ClassificationModel")
     unit: ClassVar[str] = "texts"
