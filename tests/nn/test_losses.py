@@ -13,6 +13,12 @@ from seqloom.nn.outputs import Output, consistent_cross_entropy, smoothed_cross_
 TOKENS, WIDTH, SYMBOLS = 11, 5, 7
 
 
+@pytest.fixture(autouse=True)
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few scores are left to the plain twin otherwise."""
+    monkeypatch.setattr(outputs, "MAX_WHOLE_ELEMENTS", 0)
+
+
 def plain_twin(
     features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, smoothing: float = 0.0
 ) -> Tensor:
@@ -40,6 +46,16 @@ def test_value_and_gradients_equal_the_plain_twin(
     torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
     left, right = (torch.autograd.grad(3.5 * each, wanted) for each in (ours, plain))
     torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("elements", [TOKENS * SYMBOLS - 1, TOKENS * SYMBOLS])
+def test_few_scores_are_computed_at_once(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "MAX_WHOLE_ELEMENTS", elements)
+    features, weight, bias, targets = inputs(has_bias=True)
+    ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.1)
+    plain = plain_twin(features, weight, bias, targets, smoothing=0.1)
+    assert torch.equal(ours, plain) or elements < TOKENS * SYMBOLS
+    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -126,6 +126,25 @@ def attend(
     return _by_group(shares, value)  # [batch, heads, queries, size]
 
 
+MAX_DIRECT_KEYS = 128
+"""Keys up to which the fused kernel beats `attend_in_blocks` in training where it can read the joined queries, keys and
+values in place."""
+
+
+def attend_directly(
+    joined: Float[Tensor, "tokens joined"], packing: Packing, *, heads: int, is_causal: bool, scale: float | None = None
+) -> Float[Tensor, "tokens width"]:
+    """softmax(scale · Q Kᵀ) V of [Q; K; V] by torch's fused kernel, for packed texts of one length.
+
+    The kernel takes queries, keys and values where they are and writes heads side by side, so that no head has to be
+    cut out or put back. `split_heads`, `attend` and `join_heads` compute the same for all packings.
+    """
+    by_place = joined.view(packing.batch, packing.longest, 3, heads, -1)
+    query, key, value = (part.transpose(1, 2) for part in by_place.unbind(2))  # [batch, heads, longest, size] each
+    mixed = F.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
+    return mixed.transpose(1, 2).reshape(len(joined), -1)
+
+
 QUERY_BLOCK = 64
 """Queries of a causal block: fewer products with later keys, which count for nothing, but more calls."""
 
@@ -408,6 +427,13 @@ class SelfAttention(nn.Module):
         has_changes = self.relative is not None or self.rotary is not None or self.head_norm is not None
         return self.key_heads == self.heads and not has_changes
 
+    def is_direct(self, x: Float[Tensor, "tokens width"], packing: Packing) -> bool:
+        """Whether `attend_directly` computes the heads of this input, in training on the CPU, if there is no mask."""
+        is_trained = torch.is_grad_enabled() and x.device.type == "cpu"
+        is_short = len(x) > 0 and packing.longest <= min(MAX_DIRECT_KEYS, self.window or MAX_DIRECT_KEYS)
+        is_whole = not self.dropout.is_active and not self.weights.has_listeners
+        return is_trained and is_short and is_whole and packing.is_plain and self.has_plain_heads
+
     def split(
         self, x: Float[Tensor, "tokens width"], packing: Packing
     ) -> tuple[
@@ -455,6 +481,11 @@ class SelfAttention(nn.Module):
         mask: Float[Tensor, "#batch #heads #queries keys"] | None,
         is_causal: bool,
     ) -> Float[Tensor, "tokens width"]:
+        if mask is None and self.is_direct(x, packing):
+            joined = self.qkv(x)
+            mixed = attend_directly(joined, packing, heads=self.heads, is_causal=is_causal, scale=self.scale)
+            direct: Tensor = self.output(mixed)
+            return direct
         query, key, value = self.split(x, packing)  # [batch, heads, longest, size] each
         query, key = self.place(query, key)
         attended: Tensor = self.output(join_heads(self.mix(query, key, value, mask=mask, is_causal=is_causal), packing))

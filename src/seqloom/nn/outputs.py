@@ -233,6 +233,8 @@ class _Tail(nn.Module):
 CHUNK_ELEMENTS = 2**22
 """Scores computed at one time: few enough to stay in the processor's largest cache between the passes over them, and
 enough for the products to use all threads."""
+MAX_WHOLE_ELEMENTS = 2**18
+"""Scores up to which torch's operators on all of them are faster: with so few, calls take longer than passes."""
 
 
 def smoothed_cross_entropy(
@@ -258,6 +260,9 @@ def smoothed_cross_entropy(
 
     where ∂W waits for the last h and z. The exponentials kept until then are no more than W has numbers.
     """
+    if not absent and 0 < len(targets) * len(weight) <= MAX_WHOLE_ELEMENTS:
+        scores = F.linear(features, weight, bias)
+        return F.cross_entropy(scores, targets, reduction="sum", label_smoothing=smoothing)
     inputs = (features, weight) if bias is None else (features, weight, bias)
     # Checked here, because inside an autograd function a parameter requires its gradient under `no_grad` too.
     needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
