@@ -119,13 +119,16 @@ def test_a_small_loss_under_large_scores_keeps_its_digits_in_float32() -> None:
 def made_gradients(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
     """The shapes of the gradients that the loss prepares from now on."""
     shapes: list[torch.Size] = []
-    for name in ("empty_like", "zeros_like"):
 
-        def counted(tensor: Tensor, make: Callable[[Tensor], Tensor] = getattr(torch, name)) -> Tensor:
+    def counting(make: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def counted(tensor: Tensor) -> Tensor:
             shapes.append(tensor.shape)
             return make(tensor)
 
-        monkeypatch.setattr(torch, name, counted)
+        return counted
+
+    for name in ("empty_like", "zeros_like"):
+        monkeypatch.setattr(torch, name, counting(getattr(torch, name)))
     return shapes
 
 

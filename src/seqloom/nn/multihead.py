@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from seqloom.core.errors import ConfigError, UsageError
 from seqloom.nn.blocks import RMSNorm
 from seqloom.nn.dropout import Dropout, kept, scale_of
+from seqloom.nn.fast import products
 from seqloom.nn.fast.beam_attention import BeamCache, KeyValues
 from seqloom.nn.init import reset_linear, xavier_uniform
 from seqloom.nn.packing import Packing, additive, future, join_heads, split_heads
@@ -442,7 +443,7 @@ class SelfAttention(nn.Module):
         Float[Tensor, "batch key_heads longest size"],
     ]:
         """Queries, keys and values, before positions."""
-        joined = self.qkv(x)
+        joined = products.apply(self.qkv, x)
         if self.heads == self.key_heads:
             query, key, value = split_heads(joined, packing, parts=3, heads=self.heads)
         else:
@@ -482,14 +483,13 @@ class SelfAttention(nn.Module):
         is_causal: bool,
     ) -> Float[Tensor, "tokens width"]:
         if mask is None and self.is_direct(x, packing):
-            joined = self.qkv(x)
+            joined = products.apply(self.qkv, x)
             mixed = attend_directly(joined, packing, heads=self.heads, is_causal=is_causal, scale=self.scale)
-            direct: Tensor = self.output(mixed)
-            return direct
+            return products.apply(self.output, mixed)
         query, key, value = self.split(x, packing)  # [batch, heads, longest, size] each
         query, key = self.place(query, key)
-        attended: Tensor = self.output(join_heads(self.mix(query, key, value, mask=mask, is_causal=is_causal), packing))
-        return attended
+        mixed = join_heads(self.mix(query, key, value, mask=mask, is_causal=is_causal), packing)
+        return products.apply(self.output, mixed)
 
     def mix(
         self,
@@ -579,7 +579,7 @@ class CrossAttention(nn.Module):
 
     def key_values(self, memory: Float[Tensor, "tokens width"], packing: Packing) -> KeyValues:
         """Keys and values of a memory, computed once for all queries."""
-        keys, values = split_heads(self.memory(memory), packing, parts=2, heads=self.heads)
+        keys, values = split_heads(products.apply(self.memory, memory), packing, parts=2, heads=self.heads)
         return KeyValues(keys, values)
 
     def forward(
@@ -590,12 +590,13 @@ class CrossAttention(nn.Module):
         *,
         mask: Float[Tensor, "#batch #heads #queries keys"] | None,
     ) -> Float[Tensor, "tokens width"]:
-        query = split_heads(self.query(x), packing, parts=1, heads=self.heads)[0]  # [batch, heads, queries, size]
+        query = split_heads(products.apply(self.query, x), packing, parts=1, heads=self.heads)[
+            0
+        ]  # [batch, heads, queries, size]
         mixed = attend(
             query, memory.keys, memory.values, mask=mask, is_causal=False, weights=self.weights, scale=self.scale
         )
-        attended: Tensor = self.output(join_heads(mixed, packing))
-        return attended
+        return products.apply(self.output, join_heads(mixed, packing))
 
 
 def check_heads(width: int, heads: int) -> None:

@@ -14,6 +14,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError
+from seqloom.nn.fast.products import multiplied
 
 # Some rows of a large table, with a gradient that is as small as they are.
 #
@@ -300,7 +301,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             highest = normaliser = wanted = None  # [rows, 1] each
             found: list[tuple[Tensor, Tensor]] = []  # exponentials of a block, and the score which they are relative to
             for block in blocks:
-                scores = F.linear(some, weight[block], None if bias is None else bias[block])  # [rows, columns]
+                scores = multiplied(some, weight[block], None if bias is None else bias[block])  # [rows, columns]
                 if absent:
                     scores[:, [each - block.start for each in absent if block.start <= each < block.stop]] = -torch.inf
                 own = scores.gather(1, (labels - block.start).clamp_(0, scores.shape[1] - 1))
@@ -312,7 +313,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                     exponentials = scores.sub_(highest).exp_()
                     normaliser = exponentials.sum(1, keepdim=True)
                     if part is not None:
-                        torch.mm(exponentials, weight[block], out=part)
+                        part.copy_(multiplied(exponentials, weight[block].t()))
                 else:
                     risen = torch.maximum(highest, peak)
                     fade, highest = highest.sub(risen).exp_(), risen
@@ -320,7 +321,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                     exponentials = scores.sub_(highest).exp_()
                     normaliser = exponentials.sum(1, keepdim=True).addcmul_(normaliser, fade)
                     if part is not None:
-                        part.mul_(fade).addmm_(exponentials, weight[block])
+                        part.mul_(fade).add_(multiplied(exponentials, weight[block].t()))
                 if needs_weight or bias_gradient is not None:
                     found.append((exponentials, highest))
             assert highest is not None
