@@ -74,6 +74,19 @@ def test_encoder_is_the_vision_transformer_of_the_same_weights() -> None:
     assert not mask.any()
 
 
+def test_convolutions_see_a_shape_alike_wherever_it_is() -> None:
+    sizes = {**SIZES, "image_size": (16, 16), "patch": 4, "embedding": "convolutions"}
+    embedding = CaptionerConfig.model_validate(sizes).build(SYMBOLS, seed=3).encoder.embedding.double()
+    shape, images = torch.randn(3, 3, 3, dtype=torch.float64), torch.zeros(2, 3, 16, 16, dtype=torch.float64)
+    images[0, :, 4:7, 5:8] = shape
+    images[1, :, 8:11, 9:12] = shape  # a patch farther down, and one to the right
+    one, other = embedding(images).view(2, 4, 4, 8)
+    torch.testing.assert_close(one[1:3, 1:3], other[2:4, 2:4], rtol=0, atol=1e-12)
+    assert not torch.equal(one[1:3, 1:3], one[2:4, 2:4])
+    with pytest.raises(ConfigError, match="a patch of 6 pixels is not 2, 4, 8"):
+        CaptionerConfig(image_size=(12, 12), patch=6, embedding="convolutions").build(SYMBOLS, seed=1)
+
+
 def test_text_is_refused_as_a_source() -> None:
     with pytest.raises(ConfigError, match="reads images"):
         tiny().stepper().start(Source(torch.ones(1, 2, dtype=torch.long), torch.tensor([2])))

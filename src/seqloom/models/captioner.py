@@ -32,7 +32,17 @@ from seqloom.core.stepping import Source, SourceImages
 from seqloom.models.cell_options import CellOptions
 from seqloom.models.seq2seq import Bridge, Seq2SeqStepper
 from seqloom.models.transformer import DecoderLayer, StepBias, TransformerStack, TransformerStepper, decode_at_once
-from seqloom.models.vision import Images, Size, Vit, VitConfig, check_patch, fitting_heads, fitting_patch, patches_text
+from seqloom.models.vision import (
+    Images,
+    Size,
+    Vit,
+    VitConfig,
+    check_patch,
+    fitting_heads,
+    fitting_patch,
+    is_halved,
+    patches_text,
+)
 from seqloom.nn.attention import Attention, BilinearScore
 from seqloom.nn.blocks import FeedForward, Residual, SinusoidalPositions
 from seqloom.nn.decoder import Decoder, DecoderState
@@ -46,7 +56,7 @@ from seqloom.nn.packing import Packing, additive, full_packing, packing_of
 from seqloom.nn.pointer import Pointer, PointerMemory
 from seqloom.nn.recurrent import Stack, cells_of
 
-SIZES = ((20_000, 96, 4, 2), (200_000, 192, 6, 3), (sys.maxsize, 384, 8, 4))
+SIZES = ((20_000, 96, 2, 2), (200_000, 192, 6, 3), (sys.maxsize, 384, 8, 4))
 """Up to so many images: width, and layers of encoder and decoder."""
 
 MAX_PATCHES_ACROSS = 8, 14
@@ -81,6 +91,9 @@ class CaptionerConfig(CellOptions):
     """By which these values are divided; by default their standard deviation in the training images."""
     patch: int = Field(16, ge=1, le=10_000)
     """Height and width of each patch, in pixels; it divides those of the image."""
+    embedding: Literal["patches", "convolutions"] = "patches"
+    """How patches become vectors: each by itself, or by convolutions that halve the image until a patch is one place,
+    so that patches overlap; by default convolutions, where the patch is 2, 4, 8, 16 …"""
     width: int = Field(192, ge=2, le=100_000)
     """Size of the vector of each patch and of each symbol, and of the states of a recurrent decoder."""
     encoder_layers: int = Field(6, ge=1, le=1_000)
@@ -131,6 +144,7 @@ class CaptionerConfig(CellOptions):
         across = MAX_PATCHES_ACROSS[max(facts.size) >= LARGE_SIDE]
         patch = self.patch if "patch" in given else fitting_patch(facts.size, most=across)
         sizes = {
+            "embedding": "convolutions" if is_halved(patch) else "patches",
             "width": width,
             "encoder_layers": encoder_layers,
             "decoder_layers": decoder_layers,
@@ -164,6 +178,7 @@ class CaptionerConfig(CellOptions):
 
     def _encoder(self, seed: int) -> Vit:
         sizes: dict[str, Any] = {name: getattr(self, name) for name in ("image_size", "channels", "patch", "width")}
+        sizes["embedding"] = self.embedding
         sizes |= {"layers": self.encoder_layers, "heads": self.heads, "feed_forward": self.feed_forward}
         return VitConfig(**sizes, dropout_rate=self.dropout_rate).build(seed=seed)
 
