@@ -80,7 +80,7 @@ def caption(
         raise UsageError(
             f"--nbest {nbest} is for captions that are printed; --reference scores the best one of each image"
         )
-    search = {name: number for name, number in (("beam", beam), ("nbest", nbest)) if number is not None}
+    search: dict[str, Any] = {name: number for name, number in (("beam", beam), ("nbest", nbest)) if number is not None}
     decoding = TextEncoding.of(encoding, on_bad_utf8)
 
     from seqloom.apps.captioner import Captioner
@@ -113,7 +113,7 @@ def _images(files: Sequence[Path], decoding: TextEncoding) -> list[Path]:
     return found
 
 
-def _print(captioner: "Captioner", images: Sequence[Path], search: dict[str, int], *, json: bool) -> None:
+def _print(captioner: "Captioner", images: Sequence[Path], search: dict[str, Any], *, json: bool) -> None:
     for begin in range(0, len(images), IMAGES_AT_ONCE):
         some = images[begin : begin + IMAGES_AT_ONCE]
         for image, found in zip(some, captioner.caption(some, **search), strict=True):
@@ -133,7 +133,7 @@ def _of_caption(found: "Caption") -> dict[str, Any]:
 
 
 def _score(
-    captioner: "Captioner", reference: Path, search: dict[str, int], *, decoding: TextEncoding, listener: Listener
+    captioner: "Captioner", reference: Path, search: dict[str, Any], *, decoding: TextEncoding, listener: Listener
 ) -> "CaptionScores":
     from seqloom.data.captioned import check_captioned, read_captioned
     from seqloom.runs.captioning import caption_settings
