@@ -14,6 +14,7 @@ from seqloom.core.reading import ReadsText
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.bert import Bert
+from seqloom.models.captioner import Captioner
 from seqloom.models.ctc import Ctc
 from seqloom.models.elmo import Elmo
 from seqloom.models.forecaster import Forecaster
@@ -117,6 +118,10 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         (-model.output.log_probs(features)[:, END].sum()).backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return
+    elif isinstance(model, Captioner):
+        images = torch.randn(2, small.channels, *small.image_size)  # type: ignore[union-attr]
+        source = model.source(images)
+        features = model(source, previous, torch.tensor([3, 2]))
     elif isinstance(model, Bert):
         features = model.masked_features(model.read(source.ids, source.lengths))
     elif isinstance(model, Vae):

@@ -185,7 +185,7 @@ class Classifier:
     def _pixels(self, image: Picture, *, number: int) -> Float32[np.ndarray, "channels height width"]:
         """The values of an image in the size that the model reads."""
         place = f"image {number}" if isinstance(image, np.ndarray) else str(image)
-        raw = _as_raw(image, place) if isinstance(image, np.ndarray) else read_image(Path(image))
+        raw = as_raw_image(image, place) if isinstance(image, np.ndarray) else read_image(Path(image))
         model, _ = image_settings(self.config)
         (height, width), found = model.image_size, raw.shape[:2]
         if found != model.image_size and self.config.data.images.size is None:
@@ -268,7 +268,7 @@ def as_pictures(images: Any) -> Sequence[Picture]:
     return found
 
 
-def _as_raw(image: np.ndarray, place: str) -> np.ndarray:
+def as_raw_image(image: np.ndarray, place: str) -> np.ndarray:
     """An array with its channels last."""
     array = image[:, :, None] if image.ndim == 2 else image
     if array.ndim != 3 or array.shape[2] not in (1, 3) or 0 in array.shape:

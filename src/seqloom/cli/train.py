@@ -128,7 +128,8 @@ def train(
     translate; rnn_lm, gpt, elmo, vae, ngram, markov and hmm are language models; bert is an encoder, with
     task.kind=classification a classifier, and with task.kind=contrastive it learns vectors of sentences from pairs;
     classifier learns labels of texts; tagger tags words; vit and swin classify images; ctc and listener transcribe
-    recordings and handwriting; forecaster continues series of numbers; word2vec learns word vectors.
+    recordings and handwriting; captioner describes images; forecaster continues series of numbers; word2vec learns word
+    vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 
@@ -213,6 +214,7 @@ def describe(trained: "Trained") -> list[str]:
         "tagger": [f"seqloom tag {model} FILE"],
         "forecaster": [f"seqloom forecast {model} FILE", f"seqloom forecast {model} FILE --backtest"],
         "transcriber": [f"seqloom transcribe {model} FILE"],
+        "captioner": [f"seqloom caption {model} IMAGE", f"seqloom caption {model} --reference TABLE"],
         "summariser": [f"seqloom summarise {model} FILE", f"seqloom summarise {model} --reference FILE"],
         "denoiser": [f"seqloom train --train SOURCE --train TARGET --out RUN training.start_from={model}"],
     }[trained.use]

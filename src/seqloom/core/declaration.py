@@ -22,6 +22,7 @@ Purpose = Literal[
     "forecaster",
     "transcriber",
     "summariser",
+    "captioner",
 ]
 
 TaskKind = Literal[
@@ -37,6 +38,7 @@ TaskKind = Literal[
     "contrastive",
     "forecasting",
     "transcription",
+    "captioning",
     "summarisation",
     "fitting",
 ]
@@ -51,6 +53,7 @@ DataKindName = Literal[
     "tagged text",
     "series",
     "transcribed samples",
+    "captioned images",
     "documents",
 ]
 """What files of a run hold."""
@@ -181,6 +184,22 @@ class FrameFacts:
 
 
 @dataclass(frozen=True)
+class CaptionFacts:
+    """What the sizes of a model that describes images are chosen from."""
+
+    images: int
+    captions: int
+    """Of all images."""
+    words: int
+    """Different words of all captions; characters, where nothing separates words."""
+    size: tuple[int, int]
+    """Height and width, in pixels."""
+    channels: int
+    are_unsegmented: bool = False
+    """Whether nothing separates the words of captions."""
+
+
+@dataclass(frozen=True)
 class ClassifierInput:
     """How a model that classifies reads a text."""
 
@@ -267,7 +286,7 @@ class ModelSettings(Config):
     """Whether a text is read in windows of at most `longest` tokens, each by itself: no state is carried."""
 
     reads_images: ClassVar[bool] = False
-    """Whether it reads images, and no text."""
+    """Whether it reads images, and no text beside them."""
     has_vocabulary: ClassVar[bool] = True
     """Whether it reads or writes symbols of a vocabulary; without one a run has no tokenisers."""
 
@@ -361,6 +380,10 @@ class ModelSettings(Config):
 
     def sizes_for_frames(self, facts: FrameFacts) -> ModelSizes:  # noqa: ARG002
         """Sizes of a model that transcribes such samples; `self` holds the settings that were given."""
+        return ModelSizes()
+
+    def sizes_for_captions(self, facts: CaptionFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a model that describes such images; `self` holds the settings that were given."""
         return ModelSizes()
 
     def frames_left(self, frames: int) -> int:

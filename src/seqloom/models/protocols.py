@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqloom.core.stepping import Source, Stepper
+from seqloom.core.stepping import Source, SourceImages, Stepper
 from seqloom.models.listener import FrameMemory
 from seqloom.models.tagger import TaggerInput, TagOutput
 from seqloom.nn.embeddings import Embedding
@@ -154,6 +154,14 @@ class TranscriptionModel(Protocol):
         self, frames: Float[Tensor, "batch time features"], lengths: Int[Tensor, " batch"]
     ) -> tuple[Float[Tensor, "batch shorter symbols"], Int[Tensor, " batch"]]:
         """A score for each symbol, and for the blank at PAD, before the softmax; and how many frames are left."""
+        ...
+
+
+class CaptioningModel(TranslationModel, Protocol):
+    """What a model must offer to be trained and used to describe images: it translates them."""
+
+    def source(self, images: Float[Tensor, "batch channels height width"]) -> SourceImages:
+        """Images as the model reads them; their values are scaled."""
         ...
 
 

@@ -27,6 +27,7 @@ from seqloom.data.plain_text import Unit
 from seqloom.data.series import SeriesConfig
 from seqloom.metrics.translation import MetricName
 from seqloom.models.bert import BertConfig
+from seqloom.models.captioner import CaptionerConfig
 from seqloom.models.classifier import ClassifierConfig
 from seqloom.models.ctc import CtcConfig
 from seqloom.models.elmo import ElmoConfig
@@ -49,6 +50,7 @@ from seqloom.smt.pairs import EncodedPairs
 from seqloom.smt.phrases import PhrasesConfig
 from seqloom.tasks.settings import (
     BidirectionalConfig,
+    CaptioningConfig,
     ClassificationConfig,
     ContrastiveConfig,
     DenoisingConfig,
@@ -154,6 +156,7 @@ ModelConfig = Annotated[
     | ForecasterConfig
     | CtcConfig
     | ListenerConfig
+    | CaptionerConfig
     | NGramConfig
     | MarkovConfig
     | HmmConfig
@@ -181,6 +184,7 @@ AnyTask = (
     | ContrastiveConfig
     | ForecastingConfig
     | TranscriptionConfig
+    | CaptioningConfig
     | SummarisationConfig
     | FittingConfig
 )
@@ -303,8 +307,8 @@ class DataConfig(Config):
     Tagging: CoNLL-U, or a word and its tags in each line, with blank lines between sentences.
     Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder. Images: a folder with one subfolder per
     class, or an .npz file with the arrays images and labels. Series of numbers: one table, CSV or TSV. Transcription:
-    tables that name .wav, .png or strokes files with their transcripts, as TSV or JSONL. Summarisation: documents with
-    their summaries, as JSONL or TSV."""
+    tables that name .wav, .png or strokes files with their transcripts, as TSV or JSONL. Captions: tables that name
+    images with their captions, likewise. Summarisation: documents with their summaries, as JSONL or TSV."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
@@ -485,7 +489,7 @@ class RunConfig(Config):
         search = values.get("search", {})
         if not isinstance(search, Mapping):
             return followed
-        if declared.purpose in ("translator", "aligner", None):
+        if declared.purpose in ("translator", "aligner", "captioner", None):
             followed["search"] = {**declared.search_defaults, **search}
         else:
             # The search of another program is a beam search.

@@ -588,6 +588,7 @@ def in_words(config: RunConfig) -> str:
         "tagger": "seqloom tag",
         "forecaster": "seqloom forecast",
         "transcriber": "seqloom transcribe",
+        "captioner": "seqloom caption",
         "summariser": "seqloom summarise",
         "aligner": "seqloom align --model",
         "denoiser": "seqloom train training.start_from=MODEL",

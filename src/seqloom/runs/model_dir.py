@@ -196,7 +196,7 @@ def fault_of_card(values: Mapping[str, Any]) -> str | None:
             return f"trained_on.{name} is not a list"
     limit = trained_on.get("output_limit", {"factor": 1.0, "constant": 1})
     factor, constant = (limit.get("factor", 0), limit.get("constant", 0)) if isinstance(limit, dict) else (0, 0)
-    is_limit = _is_number(factor) and 0 < factor <= 100 and type(constant) is int and 0 < constant <= 10_000
+    is_limit = _is_number(factor) and 0 <= factor <= 100 and type(constant) is int and 0 < constant <= 10_000
     if not is_limit or len(limit) != 2:
         return f"trained_on.output_limit is {str(limit)[:40]!r}, not a factor and a constant"
     unfinished = trained_on.get("unfinished", {"step": 0, "steps": 0})

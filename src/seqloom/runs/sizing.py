@@ -10,6 +10,7 @@ from typing import Any
 
 from seqloom.core.config import Config
 from seqloom.core.declaration import (
+    CaptionFacts,
     DataFacts,
     FrameFacts,
     ImageFacts,
@@ -805,6 +806,90 @@ def choose_frame_sizes(
             *sizes.reasons,
             Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
             Reason(("task.frames_per_batch",), f"batches of {rung.frames_per_batch:,} frames"),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+# Captions of images.
+
+
+@dataclass(frozen=True)
+class CaptionRung:
+    """What suits up to so many images with captions, whatever the model."""
+
+    images: int
+    learning_rate: float
+    images_per_batch: int
+    passes: int
+    """Passes over the images."""
+
+
+CAPTION_LADDER = (
+    CaptionRung(1_000, 1e-3, 32, 150),
+    CaptionRung(20_000, 1.5e-3, 64, 36),
+    CaptionRung(200_000, 1e-3, 128, 25),
+    CaptionRung(sys.maxsize, 5e-4, 256, 10),
+)
+"""From some hundred images to millions."""
+
+MAX_CAPTION_WORDS = 4_000
+"""Different words up to which each is one symbol: more are mostly rare."""
+
+MAX_CAPTION_SHIFT = 2
+"""Pixels by which training images are moved at most, unless more is set: captions may speak of what is at a border."""
+
+CAPTION_EXTREMES = tuple(
+    CaptionFacts(images, 2 * images, words, (side, side), 3)
+    for images, words, side in ((100, 20, 8), (8_000, 8_000, 64), (10**7, 10**5, 224))
+)
+"""Images with captions from few to many."""
+
+
+def choose_caption_sizes(
+    facts: CaptionFacts, model: ModelSettings, *, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of a model that describes so many images; `is_started` says that it starts from a trained model."""
+    rung = next(rung for rung in CAPTION_LADDER if facts.images <= rung.images)
+    sizes, batch = model.sizes_for_captions(facts), rung.images_per_batch
+    passes = FINE_TUNING_PASSES if is_started else rung.passes
+    if steps is None:
+        steps = round_figure(max(200.0, passes * facts.images / batch))
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    shift = min(MAX_CAPTION_SHIFT, min(facts.size) // 16)
+    training: dict[str, Any] = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "weight_decay": 0.01,
+        "schedule": "cosine",
+        "warmup": min(200, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+        "patience": 0,  # on the way down the cosine, captions improve late
+    }
+    are_words = facts.words <= MAX_CAPTION_WORDS
+    text: dict[str, Any] = {"kind": "bpe", "size": 8_000, "shared": True}
+    why = f"8,000 subword pieces: {facts.words:,} different words are mostly rare"
+    if are_words:
+        segmentation = "characters" if facts.are_unsegmented else "words"
+        text = {"kind": "word", "segmentation": segmentation, "size": ALL_WORDS, "shared": True}
+        why = f"all {facts.words:,} {'characters' if facts.are_unsegmented else 'words'}, each one symbol"
+    pixels = f"{shift} pixel{'' if shift == 1 else 's'}"
+    return Sizing(
+        {
+            "data": {"images": {"shift": shift}},
+            "text": text,
+            "model": _model_section(model, sizes, dropout_rate=0.1),
+            "task": {"kind": "captioning", "images_per_batch": batch},
+            "training": training,
+        },
+        f"{facts.images:,} images of {facts.size[0]} x {facts.size[1]} pixels with {facts.captions:,} captions, so:",
+        (
+            Reason(("text.kind", "text.size"), why),
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), "dropout 0.1"),
+            Reason(("task.images_per_batch",), f"batches of {batch:,} images"),
+            *([Reason(("data.images.shift",), f"training images are moved by up to {pixels}")] if shift else []),
             *training_reasons(training, falling="as a cosine"),
         ),
     )

@@ -622,6 +622,24 @@ class TranscriptionConfig(TaskSettings):
     """Places in a batch: samples × the frames of the longest of them."""
 
 
+class CaptioningConfig(TaskSettings):
+    """What a model is trained for that describes images."""
+
+    purpose: ClassVar[Purpose] = "captioner"
+    model_kind: ClassVar[str] = "captioner"
+    data_kind: ClassVar[DataKindName] = "captioned images"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("output", "stepper", "source"), "captioner", "CaptioningModel")
+
+    kind: Literal["captioning"] = "captioning"
+    """Names this task in a config file."""
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the probability of the right symbol that is spread over all symbols."""
+    images_per_batch: int = Field(64, ge=1, le=1_000_000)
+    """Images in a batch, each with one of its captions."""
+    dev_images: int = Field(200, ge=0)
+    """Held-out images described greedily at each validation, for exact match and BLEU; 0 reports the loss alone."""
+
+
 class SummarisationConfig(TaskSettings):
     """For models that choose sentences of documents as their summaries. It has no settings."""
 
