@@ -25,8 +25,8 @@ bits."""
 
 def apply(layer: nn.Module, x: Float[Tensor, "*rows inputs"]) -> Float[Tensor, "*rows outputs"]:
     """layer(x), which may be any layer; that of a plain linear one in training, if it is large, by oneDNN."""
-    is_plain = type(layer) is nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks
-    if is_plain and torch.is_grad_enabled() and is_large(x, layer.weight):
+    has_hooks = bool(layer._forward_hooks or layer._forward_pre_hooks)
+    if type(layer) is nn.Linear and not has_hooks and torch.is_grad_enabled() and is_large(x, layer.weight):
         product: Tensor = _Linear.apply(x, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
         return product
     applied: Tensor = layer(x)
@@ -37,7 +37,7 @@ def is_large(x: Float[Tensor, "*rows inputs"], weight: Float[Tensor, "outputs in
     """Whether oneDNN computes x Wᵀ."""
     is_float = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     is_here = x.device.type == "cpu" and x.numel() * weight.shape[0] >= MIN_LARGE
-    return is_float and is_here and _has_onednn() and torch.backends.mkldnn.enabled
+    return is_float and is_here and _has_onednn() and bool(torch.backends.mkldnn.enabled)
 
 
 def multiplied(
