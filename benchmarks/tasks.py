@@ -124,7 +124,7 @@ def score(scores: Iterable[Mapping[str, Any]], name: str) -> float:
 
 def minutes(model: Path) -> float:
     """How long a model was trained, in all of its sessions."""
-    return float(answer("info", model)["seconds"]) / 60
+    return float(answer("info", model)["trained_on"]["seconds"]) / 60
 
 
 # --- tagging ----------------------------------------------------------------------------------------------------------
