@@ -10,10 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 
 from seqloom.serve.description import components
-from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, openai, opennmt
+from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, openai, opennmt, workbench
 from seqloom.serve.dialects.deepl import DEEPL
 from seqloom.serve.dialects.libretranslate import LIBRETRANSLATE
 from seqloom.serve.dialects.openai import OPENAI
+from seqloom.serve.dialects.workbench import WORKBENCH
 from seqloom.serve.http import Dialect, Door, json_response
 from seqloom.serve.operations import Operation, endpoint
 from seqloom.serve.refusal import Refusal
@@ -43,6 +44,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *openai.OPERATIONS,
     *opennmt.OPERATIONS,
     *moses.OPERATIONS,
+    *workbench.OPERATIONS,
 )
 """What the dialects offer."""
 
@@ -84,6 +86,8 @@ def dialect_of(path: str) -> Dialect:
         return OPENAI
     if path.startswith(("/v2/", "/v3/")):
         return DEEPL
+    if path.startswith("/api/"):
+        return WORKBENCH
     return _DIALECTS.get(path, LIBRETRANSLATE)
 
 
