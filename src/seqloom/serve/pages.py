@@ -6,6 +6,7 @@ but those of the files. Their names are a fixed list; there is no path to leave 
 """
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -37,12 +38,11 @@ class PageFile:
     """A file of the page."""
 
     body: bytes
+    packed: bytes
+    """The same, compressed."""
     media_type: str
-
-    @property
-    def tag(self) -> str:
-        """What changes with the contents."""
-        return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
+    tag: str
+    """What changes with the contents."""
 
 
 def page_files() -> dict[str, PageFile]:
@@ -66,7 +66,8 @@ def _page_file(entry: Traversable) -> PageFile:
     body = entry.read_bytes()
     if entry.name == "index.html":
         body = body.replace(b"{{VERSION}}", __version__.encode())
-    return PageFile(body, MEDIA_TYPES[_suffix(entry.name)])
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    return PageFile(body, gzip.compress(body, mtime=0), MEDIA_TYPES[_suffix(entry.name)], tag)
 
 
 def _suffix(name: str) -> str:
@@ -124,7 +125,9 @@ def _endpoint(file: PageFile, headers: Mapping[str, str]) -> Callable[[Request],
 
 def _answer(request: Request, file: PageFile, headers: Mapping[str, str]) -> Response:
     """The file, or 304 where the browser has it. Ranges are not supported, so none can be asked for in excess."""
-    given = {**headers, "etag": file.tag}
+    given = {**headers, "etag": file.tag, "vary": "accept-encoding"}
     if file.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=given)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.packed, headers={**given, "content-encoding": "gzip"}, media_type=file.media_type)
     return Response(file.body, headers=given, media_type=file.media_type)
