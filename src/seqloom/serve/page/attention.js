@@ -39,7 +39,7 @@ export function Attention({ model, sentence, look, isMain }) {
       <${Figure} title=${title} name="attention" rows=${() => heatRows(map)} svg=${() => heatSvg(map)} data=${{ model: model.name, head: one ? chosen : "mean", unit: state.unit, ...map }}>
         <${HeatMap} ...${map} label=${title} rowName=${t("target")} columnName=${t("source")} />
       <//>
-      ${heads.value || heads.error || heads.loading
+      ${(given && given.cost) || heads.error || heads.loading
         ? html`<div class="picker">${given ? html`<${Heads} given=${given} isMain=${isMain} />` : html`<${Waiting} result=${heads} />`}</div>`
         : null}
     </div>

@@ -16,7 +16,7 @@ export function Reach({ model, sentence, look }) {
   if (!result.isCurrent || !result.value) return html`<${Waiting} result=${result} />`;
   const { maps, profile, sentence: seen } = result.value;
   return html`<div>
-    ${seen && html`<p lang="en" class="small quiet">${seen}</p>`}
+    ${seen && html`<p lang="en" class="quiet seen">${seen}</p>`}
     <div class="side-by-side">
       ${maps.map(
         (map) => html`<${Figure} key=${map.name} title=${map.name} name=${`reach-${map.name}`} rows=${() => heatRows(map)} svg=${() => heatSvg(map)} data=${map}>

@@ -85,6 +85,9 @@ function duration(seconds) {
   return t("hoursShort", { n: number(seconds / 3600, 1) });
 }
 
+/** The radius of a window that takes so many per cent of a curve. */
+const reach = (points, share) => Math.round((points * share) / 200);
+
 /** Each run has a colour by its place in the list. */
 const seriesColour = (at) => `--series-${1 + (at % SERIES)}`;
 
@@ -129,7 +132,7 @@ export function Runs() {
         </li>`,
       )}
     </ul>
-    <div class="controls"><label>${t("smoothing")} <input type="range" min="0" max="60" value=${state.smooth} onInput=${(event) => set({ smooth: Number(event.currentTarget.value) })} /><output>${state.smooth}</output></label><span class="quiet small">${t("smoothingHint")}</span></div>`}
+    <div class="controls"><label>${t("smoothing")} <input type="range" min="0" max="60" value=${state.smooth} onInput=${(event) => set({ smooth: Number(event.currentTarget.value) })} /><output>${state.smooth} %</output></label><span class="quiet small">${t("smoothingHint")}</span></div>`}
     ${Object.entries(errors).map(([name, message]) => chosen.includes(name) && html`<p key=${name} class="error" role="alert"><bdi>${name}</bdi>: ${message}</p>`)}
     <div class="curves">
       ${present.map((metric) => html`<${Curve} key=${metric} metric=${metric} names=${chosen} order=${runs.map((run) => run.name)} all=${all} version=${version} smooth=${state.smooth} />`)}
@@ -165,7 +168,7 @@ function Curve({ metric, names, order, all, version, smooth }) {
       for (const { name, points } of curves) {
         const paint = getComputedStyle(document.documentElement).getPropertyValue(seriesColour(order.indexOf(name))).trim();
         const values = points.map((point) => point[1]);
-        for (const [isRaw, line] of /** @type {[boolean, number[]][]} */ ([[true, values], [false, smoothed(values, smooth)]])) {
+        for (const [isRaw, line] of /** @type {[boolean, number[]][]} */ ([[true, values], [false, smoothed(values, reach(values.length, smooth))]])) {
           if (isRaw && !smooth) continue;
           const column = new Array(steps.length).fill(null);
           points.forEach((point, at) => (column[place.get(point[0])] = line[at]));
@@ -187,7 +190,7 @@ function Curve({ metric, names, order, all, version, smooth }) {
             legend: { show: false },
             cursor: { points: { size: 6 } },
             scales: { x: { time: false } },
-            axes: [{ ...axis, space: 70 }, { ...axis, size: 58, values: (_, values) => values.map((value) => (value === null ? "" : short(value))) }],
+            axes: [{ ...axis, space: 70, size: 30 }, { ...axis, size: 58, values: (_, values) => values.map((value) => (value === null ? "" : short(value))) }],
             series,
             hooks: { setCursor: [(it) => tell(it)] },
           },
@@ -257,7 +260,7 @@ function curveSvg(curves, order, smooth) {
   }
   for (const { name, points: own } of curves) {
     const stroke = looks.getPropertyValue(seriesColour(order.indexOf(name))).trim();
-    const line = smoothed(own.map((point) => point[1]), smooth);
+    const line = smoothed(own.map((point) => point[1]), reach(own.length, smooth));
     if (smooth) svg.append(draw("polyline", { fill: "none", stroke, opacity: 0.3, points: own.map(([x, y]) => `${across(x)},${down(y)}`).join(" ") }));
     svg.append(draw("polyline", { fill: "none", stroke, "stroke-width": 2, points: own.map(([x], at) => `${across(x)},${down(line[at])}`).join(" ") }));
   }

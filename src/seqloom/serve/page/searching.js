@@ -6,7 +6,8 @@ import { html, number, useEffect, useRef, useState } from "./lib.js";
 import { set, useStore } from "./state.js";
 import { t, treeWords } from "./words.js";
 
-const MOST_BEAM = 12;
+const MOST_BEAM = 16;
+const STOPS = ["exact", "k_finished", "first"];
 
 /** @param {{model: any, sentence: any, look: any, isMain: boolean}} props */
 export function SearchTree({ model, look, isMain }) {
@@ -37,14 +38,14 @@ export function SearchTree({ model, look, isMain }) {
   return html`<div>
     ${isMain && html`<${Controls} model=${model} />`}
     ${tree
-      ? html`<p lang="en" class="small quiet">${tree.sentence}</p>
+      ? html`<p lang="en" class="quiet seen">${tree.sentence}</p>
           <${Figure} title=${t("treeTitle")} name="beam-tree" rows=${rows} svg=${() => view.current.svg} data=${tree} plain>
             <div class="tree" ref=${host}></div>
           <//>
           <h3>${t("leaves")}</h3>
           <p class="quiet small">${t("leavesHint")}</p>
           <div class="scroll" tabindex="0" role="region" aria-label=${t("leaves")}><table class="figures">
-            <thead><tr><th scope="col">#</th><th scope="col" class="text">${t("hypothesis")}</th><th scope="col">${t("symbols")}</th><th scope="col">${t("scoreName")}</th>${names.map((name) => html`<th scope="col" key=${name}><bdi>${name}</bdi></th>`)}<th scope="col">${t("remark")}</th></tr></thead>
+            <thead><tr><th scope="col">#</th><th scope="col" class="text">${t("hypothesis")}</th><th scope="col">${t("symbols")}</th><th scope="col">${t("scoreName")}</th>${names.map((name) => html`<th scope="col" key=${name}><bdi>${name}</bdi></th>`)}<th scope="col" class="text">${t("remark")}</th></tr></thead>
             <tbody>${tree.leaves.map(
               (leaf, at) => html`<tr key=${leaf.number}>
                 <td>${at + 1}</td>
@@ -67,9 +68,9 @@ function Controls({ model }) {
   const state = useStore();
   const given = model.search ?? {};
   const beam = state.beam > 0 ? state.beam : (given.beam ?? 4);
-  const alpha = state.alpha >= 0 ? state.alpha : (given.alpha ?? 1);
+  const alpha = state.alpha >= 0 ? state.alpha : (given.alpha ?? 0);
   const stop = state.stop || given.stop || "";
-  const stops = [...new Set([...(given.stops ?? []), stop].filter(Boolean))];
+  const stops = [...new Set([...STOPS, stop].filter(Boolean))];
   const again = (changes) => set({ ...changes, node: -1, step: -1 });
   const isOwn = state.beam > 0 || state.alpha >= 0 || state.stop;
   return html`<div class="controls">

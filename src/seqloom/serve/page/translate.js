@@ -68,8 +68,8 @@ export function Translate({ about, model }) {
         examples=${model.examples ?? []}
       />
     </div>
-    ${look && html`<${Choices} look=${look} />`}
-    <${Compared} about=${about} model=${model} sentence=${sentence} look=${look} />
+    <div class="below">${look && html`<${Choices} look=${look} />`}<${CompareMenu} about=${about} model=${model} sentence=${sentence} /></div>
+    <${Compared} about=${about} sentence=${sentence} look=${look} />
     <${Lenses} about=${about} model=${model} sentence=${sentence} look=${look} isStale=${isStale} />
   </div>`;
 }
@@ -446,23 +446,29 @@ function Choices({ look }) {
   </div>`;
 }
 
-/** Up to three other models under the translation. */
-function Compared({ about, model, sentence, look }) {
+const comparedModels = (about, names) => names.map((name) => about.models.find((each) => each.name === name)).filter(Boolean).slice(0, MOST_COMPARED);
+
+/** The models of the same pair that can be added. */
+function CompareMenu({ about, model, sentence }) {
   const state = useStore();
   const others = about.models.filter((each) => each.purpose === "translator" && each.name !== model.name && each.source === model.source && each.target === model.target);
   // A model may be compared with itself: that its columns are equal is a check.
   const choices = [...others, model].filter((each) => !state.compare.includes(each.name));
-  const chosen = state.compare.map((name) => about.models.find((each) => each.name === name)).filter(Boolean).slice(0, MOST_COMPARED);
-  if (!sentence) return null;
+  if (!sentence || !choices.length || comparedModels(about, state.compare).length >= MOST_COMPARED) return null;
+  return html`<${Menu} label=${t("compare")} title=${t("compareHint")}>
+    ${choices.map((each) => html`<button type="button" key=${each.name} onClick=${() => set({ compare: [...state.compare, each.name] })}><bdi>${each.name}</bdi></button>`)}
+  <//>`;
+}
+
+/** Up to three other models under the translation. */
+function Compared({ about, sentence, look }) {
+  const state = useStore();
+  const chosen = comparedModels(about, state.compare);
+  if (!sentence || !chosen.length) return null;
   return html`<div class="compare">
     ${chosen.map(
       (each) => html`<${ComparedModel} key=${each.name} model=${each} sentence=${sentence} translation=${look?.translation ?? sentence.translation} remove=${() => set({ compare: state.compare.filter((name) => name !== each.name) })} />`,
     )}
-    ${chosen.length < MOST_COMPARED &&
-    choices.length > 0 &&
-    html`<${Menu} label=${t("compare")} title=${t("compareHint")}>
-      ${choices.map((each) => html`<button type="button" key=${each.name} onClick=${() => set({ compare: [...state.compare, each.name] })}><bdi>${each.name}</bdi></button>`)}
-    <//>`}
   </div>`;
 }
 
