@@ -195,9 +195,8 @@ class MadeUp:
     def pieces(self, body: Any) -> Any:
         found = side(body["text"], self.answers.text, is_target=False)["pieces"]
         for piece in found:
-            piece |= {"script": "Latin", "direction": "ltr"}
-        strange = [("zero\u200bwidth", "Latin", "ltr"), ("\u202eabc", "Latin", "ltr"), ("שלום", "Hebrew", "rtl")]
-        found += [{"id": 5, "text": t, "shown": t, "unknown": False, "script": s, "direction": d} for t, s, d in strange]
+            is_hebrew = any("\u0590" <= each <= "\u05ff" for each in piece["text"])
+            piece |= {"script": "Hebrew", "direction": "rtl"} if is_hebrew else {"script": "Latin", "direction": "ltr"}
         return {"pieces": found}
 
     def next(self, body: Any) -> Any:

@@ -15,7 +15,14 @@ export function inUnit(look, matrix, unit) {
   return { rows: wordLabels(look.target), columns: wordLabels(look.source), matrix: mergeWords(matrix, look.target.words, look.source.words) };
 }
 
-export const unitChoices = () => /** @type {[string, string][]} */ ([["words", t("words")], ["pieces", t("pieces")]]);
+/** Words or pieces. */
+export function Unit() {
+  const state = useStore();
+  return html`<${Segments} label=${t("unit")} choices=${[["words", t("words")], ["pieces", t("pieces")]]} value=${state.unit} choose=${(unit) => set({ unit })} />`;
+}
+
+/** What can be set for the lens, whatever the number of models. */
+export const AttentionControls = () => html`<div class="controls"><${Unit} /></div>`;
 
 /** @param {{model: any, sentence: any, look: any, isMain: boolean}} props */
 export function Attention({ model, sentence, look, isMain }) {
@@ -34,7 +41,6 @@ export function Attention({ model, sentence, look, isMain }) {
   if (!map) return html`<p class="notice">${model.why_not?.attention ?? t("cannot", { lens: t("lens_attention") })}</p>`;
   const title = one ? t("headTitle", { layer: chosen[0] + 1, head: chosen[1] + 1 }) : t("meanTitle");
   return html`<div class="attention">
-    ${isMain && html`<div class="controls"><${Segments} label=${t("unit")} choices=${unitChoices()} value=${state.unit} choose=${(unit) => set({ unit })} /></div>`}
     <div class="side-by-side">
       <${Figure} title=${title} name="attention" rows=${() => heatRows(map)} svg=${() => heatSvg(map)} data=${{ model: model.name, head: one ? chosen : "mean", unit: state.unit, ...map }}>
         <${HeatMap} ...${map} label=${title} rowName=${t("target")} columnName=${t("source")} />
@@ -72,7 +78,7 @@ function Heads({ given, isMain }) {
       </button>`}
       ${isMain && state.off.length > 0 && html`<button type="button" class="button" onClick=${() => set({ off: [] })}>${t("allOn", { n: state.off.length })}</button>`}
     </div>
-    <div class="heads" role="group" aria-label=${t("heads")} style=${{ gridTemplateColumns: `auto repeat(${given.heads}, minmax(24px, 40px))` }} onKeyDown=${(event) => rove(event, ".head", { columns: given.heads })}>
+    <div class="heads" role="group" aria-label=${t("heads")} style=${{ gridTemplateColumns: `max-content repeat(${given.heads}, minmax(24px, 44px))` }} onKeyDown=${(event) => rove(event, ".head", { columns: given.heads })}>
       <span></span>
       ${Array.from({ length: given.heads }, (_, head) => html`<span key=${`h${head}`} class="quiet small centre" aria-hidden="true">${head + 1}</span>`)}
       ${given.cost.map(

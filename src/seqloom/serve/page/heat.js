@@ -3,7 +3,7 @@
 import { clamp, colour, html, mix, number, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { t } from "./words.js";
 
-const LEAST = 4, MOST = 36, READABLE = 12;
+const LEAST = 4, MOST = 56, READABLE = 12;
 /** Pixels of a cell, and from where on labels can be read. */
 const LONGEST = 120;
 /** Pixels of a label. */
@@ -34,7 +34,7 @@ function layOut(rows, columns, available) {
   const size = clamp(Math.floor((available - left) / Math.max(1, columns.length)), LEAST, MOST);
   const cell = Math.max(size, columns.length <= 60 ? READABLE + 2 : LEAST);
   const across = Math.max(cell, 6);
-  const down = rows.length > 60 ? Math.max(LEAST, Math.min(cell, 12)) : clamp(cell, READABLE + 8, 26);
+  const down = rows.length > 60 ? Math.max(LEAST, Math.min(cell, 12)) : clamp(Math.round(0.62 * cell), READABLE + 10, 34);
   const isLevel = widest(columns) + 6 <= across;
   const top = cell < READABLE ? 10 : isLevel ? 24 : Math.min(LONGEST, widest(columns)) + 12;
   return { left, top, across, down, isLevel, width: left + across * columns.length + 2, height: top + down * rows.length + 2 };

@@ -1,18 +1,19 @@
 /** The lenses under the boxes, as tabs; with compared models, side by side. */
 
-import { Attention } from "./attention.js";
+import { Attention, AttentionControls } from "./attention.js";
 import { html, rove, useRef } from "./lib.js";
 import { Pieces } from "./pieces.js";
 import { Reach } from "./reach.js";
-import { Reasons } from "./reasons.js";
+import { Reasons, ReasonsControls } from "./reasons.js";
 import { useLook } from "./search.js";
-import { SearchTree } from "./searching.js";
+import { SearchControls, SearchTree } from "./searching.js";
 import { set, useStore } from "./state.js";
 import { t } from "./words.js";
 
 /** Their order is that of the keys Alt+1 … Alt+5. */
 export const LENSES = ["attention", "search", "reasons", "reach", "pieces"];
 const VIEWS = { attention: Attention, search: SearchTree, reasons: Reasons, reach: Reach, pieces: Pieces };
+const CONTROLS = { attention: AttentionControls, search: SearchControls, reasons: ReasonsControls };
 /** What a model must be able to do for a lens. */
 const NEEDS = { attention: "attention", search: "watch", reasons: "reasons", reach: "reach", pieces: null };
 
@@ -45,6 +46,7 @@ export function Lenses({ about, model, sentence, look, isStale }) {
     </div>
     <div class="lens" id="lens" role="tabpanel" aria-labelledby=${`tab-${lens}`} tabindex="-1">
       <p class="about">${t(`about_${lens}`)}</p>
+      ${CONTROLS[lens] && look && model.can[NEEDS[lens]] && html`<${CONTROLS[lens]} model=${model} />`}
       <div class=${`columns columns-${1 + compared.length}`}>
         <${OneLens} key=${`0${model.name}`} lens=${lens} model=${model} sentence=${sentence} look=${look} isStale=${isStale} isMain=${true} name=${compared.length ? model.name : ""} />
         ${compared.map((each) => html`<${OtherLens} key=${`1${each.name}`} lens=${lens} model=${each} sentence=${sentence} />`)}

@@ -8,7 +8,7 @@ import { Runs } from "./runs.js";
 import { Sentences } from "./sentences.js";
 import { get, set, useStore } from "./state.js";
 import { Translate } from "./translate.js";
-import { language, LANGUAGES, t } from "./words.js";
+import { language, languageName, LANGUAGES, t } from "./words.js";
 import { Write } from "./write.js";
 
 const THEMES = ["", "light", "dark"];
@@ -65,7 +65,7 @@ function Page() {
       document.getElementById("main").focus();
     }}>${t("skip")}</a>
     <header class="top">
-      <p class="brand"><${Mark} /><span>${about.value?.name ?? "Seqloom"}</span></p>
+      <p class="brand"><${Mark} /><span>${!about.value || about.value.name === "seqloom" ? "Seqloom" : about.value.name}</span></p>
       <nav aria-label=${t("views")}>
         ${views.map((name) => html`<button type="button" key=${name} aria-current=${name === view ? "page" : null} onClick=${() => set({ view: name })}>${t(`view_${name}`)}</button>`)}
       </nav>
@@ -109,7 +109,7 @@ const Mark = () => html`<svg class="mark" viewBox="0 0 24 24" width="26" height=
 </svg>`;
 
 function Picker({ translators, model }) {
-  const pair = (each) => [each.source_name ?? each.source, each.target_name ?? each.target].filter(Boolean).join(" → ");
+  const pair = (each) => [languageName(each.source, each.source_name), languageName(each.target, each.target_name)].filter(Boolean).join(" → ");
   const name = (each) => [pair(each) ? `${pair(each)} · ${each.name}` : each.name, ...(each.scores ?? []).slice(0, 1)].join(" · ");
   return html`<label class="picker-model"><span class="hidden-text">${t("model")}</span>
     <select value=${model.name} onChange=${(event) => {

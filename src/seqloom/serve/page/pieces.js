@@ -4,14 +4,14 @@ import { call, kept, useCall } from "./api.js";
 import { Figure } from "./figure.js";
 import { Waiting } from "./parts.js";
 import { html, percent } from "./lib.js";
-import { t } from "./words.js";
+import { languageName, t } from "./words.js";
 
 /** @param {{model: any, sentence: any, look: any, isMain: boolean}} props */
 export function Pieces({ model, sentence, look }) {
   const target = look?.translation ?? sentence.translation ?? "";
   return html`<div class="stack">
-    <${Side} model=${model} side="source" text=${sentence.source} title=${model.source_name ?? t("source")} own=${look?.source.pieces} />
-    ${target && html`<${Side} model=${model} side="target" text=${target} title=${model.target_name ?? t("translation")} own=${look?.target.pieces} />`}
+    <${Side} model=${model} side="source" text=${sentence.source} title=${languageName(model.source, model.source_name) || t("source")} own=${look?.source.pieces} />
+    ${target && html`<${Side} model=${model} side="target" text=${target} title=${languageName(model.target, model.target_name) || t("translation")} own=${look?.target.pieces} />`}
   </div>`;
 }
 
@@ -32,7 +32,7 @@ function Side({ model, side, text, title, own }) {
     <ol class="pieces" dir="ltr">
       ${pieces.map(
         (piece, at) => html`<li key=${at} class=${`piece${piece.unknown ? " unknown" : ""}${piece.direction === "rtl" ? " rtl" : ""}`} title=${[piece.script, piece.probability !== undefined ? percent(piece.probability) : ""].filter(Boolean).join(" · ")}>
-          <span class="piece-text">${show(piece.shown)}</span>
+          <span class="piece-text">${show(piece.text || piece.shown)}</span>
           <span class="piece-id">${piece.id}${piece.direction === "rtl" ? " ←" : ""}${piece.unknown ? ` ${t("unknownShort")}` : ""}</span>
         </li>`,
       )}
@@ -41,13 +41,13 @@ function Side({ model, side, text, title, own }) {
 }
 
 // What no eye sees: controls, formats (bidi marks, joiners, soft hyphens), separators, and blanks other than a space.
-const HIDDEN = /(\\u\{?[0-9a-fA-F]{4,8}\}?|\\U[0-9a-fA-F]{8}|\\x[0-9a-fA-F]{2}|[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|[\p{Zs}])/u;
+const HIDDEN = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}])/u;
 
 /** A piece with its invisible characters written out, and its letters kept apart from the direction of their neighbours. */
 function show(text) {
   return text.split(HIDDEN).filter(Boolean).map((part, at) => {
     if (!HIDDEN.test(part)) return html`<bdi key=${at}>${part}</bdi>`;
-    const code = part.startsWith("\\") ? part : part === " " ? "␣" : `U+${part.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+    const code = part === " " ? "␣" : `U+${part.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
     return html`<code key=${at} class="invisible">${code}</code>`;
   });
 }

@@ -10,7 +10,7 @@ const MOST_BEAM = 16;
 const STOPS = ["exact", "k_finished", "first"];
 
 /** @param {{model: any, sentence: any, look: any, isMain: boolean}} props */
-export function SearchTree({ model, look, isMain }) {
+export function SearchTree({ look, isMain }) {
   const state = useStore();
   const host = useRef(null), view = useRef(null);
   const [path, follow] = useState(/** @type {number | null} */ (null));
@@ -36,7 +36,6 @@ export function SearchTree({ model, look, isMain }) {
     ...tree.leaves.map((leaf, at) => [at + 1, leaf.text, leaf.step, leaf.score, ...names.map((name) => leaf.terms[name] ?? 0), leaf.returned ? t("returned") : ""]),
   ];
   return html`<div>
-    ${isMain && html`<${Controls} model=${model} />`}
     ${tree
       ? html`<p lang="en" class="quiet seen">${tree.sentence}</p>
           <${Figure} title=${t("treeTitle")} name="beam-tree" rows=${rows} svg=${() => view.current.svg} data=${tree} plain>
@@ -64,7 +63,7 @@ export function SearchTree({ model, look, isMain }) {
 }
 
 /** Beam, alpha and stop; the line is searched again when one of them changes. */
-function Controls({ model }) {
+export function SearchControls({ model }) {
   const state = useStore();
   const given = model.search ?? {};
   const beam = state.beam > 0 ? state.beam : (given.beam ?? 4);

@@ -7,7 +7,7 @@ import { Lenses } from "./lenses.js";
 import { clamp, copy, html, number, percent, placesIn, useEffect, useMemo, useRef, useSettled, useState } from "./lib.js";
 import { placeWords, prefixBefore, useLook, useTranslation, wordProbability } from "./search.js";
 import { set, useStore } from "./state.js";
-import { t } from "./words.js";
+import { languageName, t } from "./words.js";
 
 const PAUSE_MILLISECONDS = 250;
 const DOUBT = 0.5;
@@ -45,8 +45,8 @@ export function Translate({ about, model }) {
   const attention = look?.words?.attention ?? null;
 
   snapshotTexts.current = () => [
-    [model.source_name ?? t("source"), state.text],
-    [model.target_name ?? t("translation"), answer ? whole(answer, index, look) : ""],
+    [languageName(model.source, model.source_name) || t("source"), state.text],
+    [languageName(model.target, model.target_name) || t("translation"), answer ? whole(answer, index, look) : ""],
   ];
 
   const error = translation.error ?? looking.error;
@@ -152,6 +152,7 @@ function SourceBox({ about, model, sentences, sentence, look, attention, pointed
   pieces.push(state.text.slice(at), "\u200b");
 
   const reverse = about.models.find((each) => each.purpose === "translator" && each.source === model.target && each.target === model.source);
+  const swap = reverse && t("swap", { pair: `${languageName(reverse.source, reverse.source_name)} → ${languageName(reverse.target, reverse.target_name)}` });
   return html`<section
     class="box"
     aria-label=${t("source")}
@@ -163,7 +164,7 @@ function SourceBox({ about, model, sentences, sentence, look, attention, pointed
     }}
   >
     <header class="box-head">
-      <h2>${model.source_name ?? t("source")}</h2>
+      <h2><bdi>${languageName(model.source, model.source_name) || t("source")}</bdi></h2>
       <span class="grow"></span>
       <button type="button" class="quiet-button" aria-pressed=${isTerms ? "true" : "false"} onClick=${() => showTerms(!isTerms)} title=${t("termsHint")}>
         ${t("terms")}${state.terms.length ? ` (${state.terms.length})` : ""}
@@ -177,8 +178,8 @@ function SourceBox({ about, model, sentences, sentence, look, attention, pointed
       html`<button
         type="button"
         class="icon-button"
-        title=${t("swap", { pair: `${reverse.source_name ?? reverse.source} → ${reverse.target_name ?? reverse.target}` })}
-        aria-label=${t("swap", { pair: `${reverse.source_name ?? reverse.source} → ${reverse.target_name ?? reverse.target}` })}
+        title=${swap}
+        aria-label=${swap}
         onClick=${() => {
           const output = document.querySelector("[data-translation]")?.textContent ?? "";
           set({ model: reverse.name, text: output || state.text, sentence: 0, prefix: [], off: [], head: "mean", node: -1, step: -1 });
@@ -260,7 +261,7 @@ function TargetBox({ model, answer, index, sentence, look, attention, pointed, p
   };
   return html`<section class="box" aria-label=${t("translation")}>
     <header class="box-head">
-      <h2>${model.target_name ?? t("translation")}</h2>
+      <h2><bdi>${languageName(model.target, model.target_name) || t("translation")}</bdi></h2>
       <span class="grow"></span>
       ${full &&
       html`<button type="button" class="icon-button" title=${t("copy")} aria-label=${copied ? t("copied") : t("copy")} onClick=${async () => {

@@ -79,7 +79,7 @@ export const WORDS = {
     lens_reasons: "Reasons",
     lens_reach: "Reach",
     lens_pieces: "Pieces",
-    about_attention: "Each row is a word of the translation; the darker a cell, the more the model looked at that source word when it wrote it.",
+    about_attention: "Each row is a word of the translation; the stronger the colour of a cell, the more the model looked at that source word when it wrote it.",
     about_search: "All candidates the search kept or dropped, step by step. Choose a pruned one (×) to continue from it.",
     about_reasons: "Attention shows where a model looked; these show what the result depends on. Compare the two.",
     about_reach: "How strongly an early input still moves a late output. Where this fades, the model forgets.",
@@ -97,7 +97,7 @@ export const WORDS = {
     meanTitle: "Attention, mean of the heads that alignment uses",
     headTitle: "Attention of layer {layer}, head {head}",
     heads: "Heads",
-    headsHint: "The darker, the more log P falls without that head.",
+    headsHint: "The stronger the colour, the more log P falls without that head.",
     headLabel: "Layer {layer}, head {head}: without it log P falls by {cost}",
     headOff: "Layer {layer}, head {head}: off; without it log P falls by {cost}",
     layer: "Layer {n}",
@@ -206,7 +206,7 @@ export const WORDS = {
     topPHint: "The fewest tokens that together have this probability",
     perplexity: "Perplexity of what stands there: {n}",
     noPerplexity: "Write something to see its perplexity.",
-    strip: "The darker a piece, the less it was expected",
+    strip: "The stronger the colour of a piece, the less it was expected",
 
     tree_tree: "The tree of the search",
     tree_play: "Play",
@@ -307,7 +307,7 @@ export const WORDS = {
     lens_reasons: "依据",
     lens_reach: "记忆",
     lens_pieces: "切分",
-    about_attention: "每一行是译文的一个词；格子颜色越深，模型写这个词时越关注对应的原文词。",
+    about_attention: "每一行是译文的一个词；格子颜色越强，模型写这个词时越关注对应的原文词。",
     about_search: "搜索保留或舍弃的全部候选，逐步展示。选择一个被剪枝的候选（×）可从它继续。",
     about_reasons: "注意力说明模型看了哪里；这里说明结果依赖什么。可以两相对照。",
     about_reach: "较早的输入对较晚的输出还有多大影响。影响消失之处，模型便遗忘了。",
@@ -325,7 +325,7 @@ export const WORDS = {
     meanTitle: "注意力：用于对齐的各头平均",
     headTitle: "第 {layer} 层第 {head} 头的注意力",
     heads: "注意力头",
-    headsHint: "颜色越深，去掉该头后 log P 下降越多。",
+    headsHint: "颜色越强，去掉该头后 log P 下降越多。",
     headLabel: "第 {layer} 层第 {head} 头：去掉后 log P 下降 {cost}",
     headOff: "第 {layer} 层第 {head} 头：已关闭；去掉后 log P 下降 {cost}",
     layer: "第 {n} 层",
@@ -434,7 +434,7 @@ export const WORDS = {
     topPHint: "合计达到此概率的最少词元",
     perplexity: "现有文本的困惑度：{n}",
     noPerplexity: "写点什么，就能看到困惑度。",
-    strip: "颜色越深，越出乎模型意料",
+    strip: "颜色越强，越出乎模型意料",
 
     tree_tree: "搜索树",
     tree_play: "播放",
@@ -478,6 +478,16 @@ export function language() {
 export function t(key, values = {}) {
   const text = WORDS[language()][key] ?? WORDS.en[key] ?? key;
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+}
+
+/** The name of a language in that of the page. @param {string | null} code @param {string | null} name as the server has it */
+export function languageName(code, name) {
+  if (language() === "en" && name) return name;
+  try {
+    return (code && new Intl.DisplayNames([language()], { type: "language", fallback: "none" }).of(code)) || name || code || "";
+  } catch {
+    return name ?? code ?? "";
+  }
 }
 
 /** The texts of beam_tree.js. */
