@@ -83,6 +83,14 @@ def serve(
             help="Translation memory (.tmx, .tsv, .po …): a line that it contains gets its translation. Repeatable.",
         ),
     ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(
+            "--runs",
+            metavar="DIR",
+            help="Folder of the training runs whose curves the workbench shows; by default where the models lie.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print address and models as one line of JSON.")] = False,
 ) -> None:
     """Serve models over HTTP, with the APIs of LibreTranslate, DeepL, OpenAI, Apertium, OpenNMT and Moses.
@@ -112,6 +120,7 @@ def serve(
         jobs=jobs,
         engine=engine,
         memories=tuple(memory or ()),
+        runs=runs,
     )
 
     def announce(address: str, served: "ServedModels") -> None:

@@ -67,8 +67,6 @@ def attribution_of(
     Without a number of `steps`, integrated gradients take as many as bring the gap below `MAX_GAP`, up to `MAX_STEPS`.
     None if it was cancelled.
     """
-    if method not in METHODS:
-        raise UsageError(f"unknown method {method!r}; the methods are {', '.join(METHODS)}")
     if steps is not None and not 1 <= steps <= MAX_STEPS:
         raise UsageError(f"steps={steps} is out of range; give 1 to {MAX_STEPS}")
     passes = _Passes(model, source, target)

@@ -25,7 +25,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, PAD, UNKNOWN
 from seqloom.look.attention import attention_of_pair
 from seqloom.look.attribution import METHODS, attribution_of
-from seqloom.look.beam_tree import BeamTree, describe, lay_out, visible
+from seqloom.look.beam_tree import lay_out, tree_record, visible
 from seqloom.look.confidence import PieceConfidence, confidence_of
 from seqloom.look.gradients import GradientPair, connectivity_of, look_at_fading, text_lines
 from seqloom.look.inside import ablate, cross_attention_of, cross_group, without_heads
@@ -368,56 +368,6 @@ def side_record(side: PieceSide, confidence: Sequence[PieceConfidence] = ()) -> 
         for word in side.words
     ]
     return {"text": side.text, "pieces": pieces, "words": words}
-
-
-def tree_record(tree: BeamTree) -> dict[str, Any]:
-    """The layout of a search."""
-    nodes = [
-        {
-            "number": place.node.number,
-            "parent": place.node.parent,
-            "step": place.node.step,
-            "symbol": place.node.symbol,
-            "shown": place.symbol,
-            "label": place.label,
-            "note": place.note,
-            "fate": place.node.fate,
-            "probability": place.probability,
-            "score": place.node.score,
-            "terms": dict(place.node.terms),
-            "rank": place.rank,
-            "others": place.others,
-            "winner": place.is_winner,
-            "x": place.x,
-            "y": place.y,
-            "start": list(place.start),
-            "bend": place.bend,
-            "width": place.width,
-        }
-        for place in tree.places
-    ]
-    leaves = [
-        {
-            "number": leaf.node.number,
-            "path": list(leaf.path),
-            "text": leaf.text,
-            "score": leaf.node.score,
-            "terms": dict(leaf.node.terms),
-            "returned": leaf.is_returned,
-            "complete": leaf.is_complete,
-        }
-        for leaf in tree.leaves
-    ]
-    return {
-        "columns": list(tree.columns),
-        "root": tree.root,
-        "span": list(tree.span),
-        "steps": tree.steps,
-        "nodes": nodes,
-        "leaves": leaves,
-        "fates": dict(tree.fates),
-        "sentence": describe(tree),
-    }
 
 
 def reach_record(loaded: LoadedModel, pair: GradientPair) -> dict[str, Any]:

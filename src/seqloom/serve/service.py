@@ -114,6 +114,8 @@ class Service:
     memories: Mapping[tuple[str, str], TranslationMemory] = field(default_factory=dict)
     runs: Sequence[Path] = ()
     """Folders with training runs that the workbench shows."""
+    streams: int = 0
+    """Streams of runs that are open."""
     facts: dict[ServedModel, Mapping[str, Any]] = field(default_factory=dict)
     """What workers know of the models, asked when it is first needed."""
     glossaries: GlossaryStore = field(init=False)

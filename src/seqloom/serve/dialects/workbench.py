@@ -9,25 +9,29 @@
     GET  /api/runs, /api/runs/NAME/events   training runs, and what they report, as an event stream
 
 Only pages of the server itself may call it: a request needs the header `x-seqloom: 1`, which no form and no page of
-another origin can send, and must not say that it comes from another origin. An `EventSource` cannot send headers, so
-for the events of runs the origin alone decides; a browser that names none there is old, and is refused.
+another origin can send, and must not say that it comes from another origin.
 """
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
 
+from seqloom.metrics.scoring import Bootstrap, paired_bootstrap
+from seqloom.metrics.translation import Chrf, line_scores, score_named
 from seqloom.runs.translator import join
-from seqloom.serve.description import TEXT, Schema, body, list_of, object_of, responses
-from seqloom.serve.http import JSON, Call, json_response, require_unicode, urlsplit_host
+from seqloom.serve.description import TEXT, Schema, body, list_of, object_of, query, responses
+from seqloom.serve.http import JSON, Call, json_response, json_text, require_unicode, urlsplit_host
 from seqloom.serve.models import ServedModel, name_of_language
-from seqloom.serve.operations import Operation
+from seqloom.serve.operations import EventStream, Operation, refusal_of
 from seqloom.serve.refusal import Refusal, bad_request
+from seqloom.serve.runs import EVENTS, EventReader, find_runs, run_of, summarise_run
 from seqloom.serve.service import Service, join_lines, split_lines
 from seqloom.text.glossary import Glossary
 from seqloom.text.sentences import sentence_borders
@@ -38,6 +42,16 @@ MAX_ALTERNATIVES = 3
 """Alternatives to a translation; a smaller beam finds fewer."""
 MAX_BEAM = 16
 MAX_OFF = 256
+MAX_PAIRS = 500
+"""Pairs that are translated and scored together."""
+PAIRS_AT_ONCE = 16
+BOOTSTRAP_SEED = 1
+MAX_STREAMS = 64
+"""Streams of runs that are open at a time."""
+POLL_SECONDS = 0.5
+"""How often the file of a run is looked at."""
+STATE_POLLS = 4
+"""Polls without anything new after which it is asked whether the run still trains."""
 STOPS = ("exact", "k_finished", "first")
 
 OTHER_ORIGIN = "only pages of this server may call /api/"
@@ -57,10 +71,10 @@ class Workbench:
 WORKBENCH = Workbench()
 
 
-def admit(call: Call, *, has_header: bool = True) -> None:
+def admit(call: Call) -> None:
     """Refuse what is not from a page of this server, and count the request."""
     headers = call.request.headers
-    if has_header and headers.get("x-seqloom") != "1":
+    if headers.get("x-seqloom") != "1":
         raise Refusal(403, "the header x-seqloom: 1 is missing; it shows that a page of this server sends the request")
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site not in (None, "same-origin", "none"):
@@ -228,7 +242,10 @@ async def ask(
 ) -> dict[str, Any]:
     """The answer of a worker to one question."""
     written = json.dumps(question, ensure_ascii=False)
-    (answer,) = await service.pool.submit(model.name, what, [written], {}, deadline=call.deadline)
+    try:
+        (answer,) = await service.pool.submit(model.name, what, [written], {}, deadline=call.deadline)
+    except Refusal as refusal:  # of the worker, which knows where the model is
+        raise replace(refusal, message=service.state.without_paths(refusal.message)) from refusal
     found: dict[str, Any] = answer
     return found
 
@@ -385,6 +402,163 @@ async def next_tokens(service: Service, call: Call) -> Response:
     return json_response(await ask(service, call, model, "next", question))
 
 
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+async def sentences(service: Service, call: Call) -> Response:
+    """`POST /api/sentences`: events with progress, and then one with all rows."""
+    fields = read(call)
+    model = find(service, fields, "translator")
+    other = find(service, fields, "translator", name="other") if fields.given.get("other") is not None else None
+    limit = fields.whole("limit", 1, MAX_PAIRS) or MAX_PAIRS
+    models = [model] if other is None else [model, other]
+    if fields.given.get("pairs") is None:
+        pairs = (await ask(service, call, model, "dev_lines", {"limit": limit}))["pairs"]
+        if not pairs:
+            raise bad_request(
+                f"{model.name} has no dev lines here, since only a run keeps them; serve the run itself, or paste pairs"
+            )
+    else:
+        pairs = fields.pairs("pairs", str, MAX_PAIRS)[:limit]
+        if not pairs:
+            raise bad_request("pairs is empty; give a source and a reference for each line")
+        most = service.state.settings.characters
+        for number, pair in enumerate(pairs, start=1):
+            if not all(side.strip() for side in pair):
+                raise bad_request(f"pair {number} has a blank side")
+            if (longest := max(map(len, pair))) > most:
+                raise bad_request(f"pair {number} has {longest:,} characters on a side; the limit is {most:,}")
+    call.texts += len(pairs) * len(models)
+    call.characters += sum(len(source) for source, _ in pairs) * len(models)
+    return EventStream(_sentence_events(service, models, [(source, reference) for source, reference in pairs]))
+
+
+async def _sentence_events(
+    service: Service, models: Sequence[ServedModel], pairs: Sequence[tuple[str, str]]
+) -> AsyncGenerator[str]:
+    loop, done, texts = asyncio.get_running_loop(), 0, list[list[str]]()
+    yield event_of({"done": 0, "all": len(models) * len(pairs)})
+    try:
+        for model in models:
+            texts.append([])
+            for begin in range(0, len(pairs), PAIRS_AT_ONCE):
+                some = [source for source, _ in pairs[begin : begin + PAIRS_AT_ONCE]]
+                deadline = loop.time() + service.state.settings.request_seconds
+                records = await service.pool.submit(model.name, "translate", some, {"nbest": 1}, deadline=deadline)
+                texts[-1] += [record["text"] for record in records]
+                done += len(some)
+                yield event_of({"done": done, "all": len(models) * len(pairs)})
+        yield event_of(await asyncio.to_thread(score_sentences, models, pairs, texts))
+    except Exception as error:
+        refusal = refusal_of(error, service, "stream")
+        yield event_of({"error": {"message": refusal.message}})
+
+
+def score_sentences(
+    models: Sequence[ServedModel], pairs: Sequence[tuple[str, str]], texts: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """The rows, worst first, the scores of each model, and of two models their wins and the paired bootstrap."""
+    references = [reference for _, reference in pairs]
+    chrf = [[100 * value for value in line_scores(each, references, lowercase=False)] for each in texts]
+    rows = []
+    for at in sorted(range(len(pairs)), key=lambda at: chrf[0][at]):
+        source, reference = pairs[at]
+        compared = {"translation": texts[1][at], "chrf": chrf[1][at]} if len(texts) > 1 else None
+        rows.append(
+            {"number": at + 1, "source": source, "reference": reference, "translation": texts[0][at],
+             "chrf": chrf[0][at], "other": compared}
+        )  # fmt: skip
+    bootstrap = Bootstrap(BOOTSTRAP_SEED)
+    scores = [
+        {"model": model.name, "name": f"{model.name}: {found.name}", "value": found.value,
+         "interval": found.interval, "signature": found.signature}
+        for model, each in zip(models, texts, strict=True)
+        for found in score_named(
+            ("bleu", "chrf"), each, references=references, language=model.target, bootstrap=bootstrap
+        )
+    ]  # fmt: skip
+    record: dict[str, Any] = {"rows": rows, "scores": scores, "bootstrap": None}
+    if len(texts) > 1:
+        first, second = chrf
+        found = paired_bootstrap(Chrf(), references, baseline=texts[0], system=texts[1], seed=BOOTSTRAP_SEED)
+        record |= {
+            "wins": sum(one > two for one, two in zip(first, second, strict=True)),
+            "losses": sum(one < two for one, two in zip(first, second, strict=True)),
+            "ties": sum(one == two for one, two in zip(first, second, strict=True)),
+            "bootstrap": {
+                "metric": found.name,
+                models[0].name: found.baseline,
+                models[1].name: found.system,
+                "difference": found.difference,
+                "interval": found.interval,
+                "p": found.p_value,
+            },
+        }
+    return record
+
+
+def event_of(record: Mapping[str, Any]) -> str:
+    """A server-sent event."""
+    return f"data: {json_text(record)}\n\n"
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+async def list_runs(service: Service, call: Call) -> Response:
+    """`GET /api/runs`."""
+    admit(call)
+    return json_response({"runs": await asyncio.to_thread(_run_records, service)})
+
+
+def _run_records(service: Service) -> list[dict[str, Any]]:
+    of_runs = {run_of(model.path): model.name for model in service.models.models}
+    return [
+        {"name": name, **summarise_run(run).record(), "model": of_runs.get(run.resolve())}
+        for name, run in find_runs(service.runs).items()
+    ]
+
+
+async def run_events(service: Service, call: Call) -> Response:
+    """`GET /api/runs/NAME/events?after=ID`: what a run has reported since then, and reports while it trains."""
+    admit(call)
+    runs, name = await asyncio.to_thread(find_runs, service.runs), call.request.path_params["name"]
+    if name not in runs:
+        raise Refusal(404, "there is no run of this name; /api/runs lists them")
+    after = call.query().get("after", "0")
+    if not isinstance(after, str) or not re.fullmatch(r"[0-9]{1,15}", after):
+        raise bad_request("after must be the id of an event")
+    if service.streams >= MAX_STREAMS:
+        raise Refusal(503, f"{MAX_STREAMS} streams of runs are open, which is the limit; close one", retry_after=5)
+    service.streams += 1
+
+    def close() -> None:
+        service.streams -= 1
+
+    return EventStream(_run_events(service, runs[name], int(after)), close=close)
+
+
+async def _run_events(service: Service, run: Path, after: int) -> AsyncGenerator[str]:
+    reader, quiet = EventReader(run / EVENTS, after), 0
+    yield ": \n\n"  # the stream is open, also where nothing has been reported yet
+    while not service.state.is_draining:
+        points, has_more = await asyncio.to_thread(reader.read)
+        if points:
+            quiet = 0
+            yield "".join(map(event_of, points))
+        if has_more:
+            continue
+        if not points:
+            quiet += 1
+            if quiet % STATE_POLLS == 0:
+                state = (await asyncio.to_thread(summarise_run, run)).state
+                if state != "training":
+                    yield event_of({"end": state})
+                    return
+                yield ": \n\n"  # a client that has left is noticed
+        await asyncio.sleep(POLL_SECONDS)
+
+
 # --- descriptions -----------------------------------------------------------------------------------------------------
 
 ERROR = object_of({"error": object_of({"message": TEXT}, "message")}, "error")
@@ -420,6 +594,10 @@ def _description(
     return {**record, "responses": responses(answer, ERROR, 400, 401, 403, 404, 415, 429, 503)}
 
 
+_STREAM = {
+    **responses(_ANY, ERROR, 400, 401, 403, 404, 415, 429, 503),
+    "200": {"description": "Success", "content": {"text/event-stream": {"schema": TEXT}}},
+}
 _GIVEN = {"source": TEXT, "target": _IDS}
 
 OPERATIONS = (
@@ -517,5 +695,41 @@ OPERATIONS = (
             {"prompt": TEXT, "temperature": _NUMBER, "top_p": _NUMBER},
             "prompt",
         ),
+    ),
+    Operation(
+        "/api/sentences",
+        ("POST",),
+        WORKBENCH,
+        sentences,
+        {
+            **_description(
+                "Translate and score pairs, or the dev lines of the run",
+                _ANY,
+                {"other": TEXT, "pairs": {"type": ["array", "null"], "maxItems": MAX_PAIRS}, "limit": _NUMBER},
+            ),
+            "responses": _STREAM,
+        },
+    ),
+    Operation(
+        "/api/runs",
+        ("GET",),
+        WORKBENCH,
+        list_runs,
+        _description("List the training runs", object_of({"runs": list_of(_ANY)}, "runs")),
+    ),
+    Operation(
+        "/api/runs/{name}/events",
+        ("GET",),
+        WORKBENCH,
+        run_events,
+        {
+            "summary": "What a run has reported and reports (workbench)",
+            "parameters": [
+                _HEADER,
+                {"name": "name", "in": "path", "required": True, "schema": TEXT, "description": "The name of the run."},
+                query("after", {"type": "integer", "minimum": 0}, "The id of the last event that is known."),
+            ],
+            "responses": _STREAM,
+        },
     ),
 )
