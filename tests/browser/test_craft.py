@@ -47,7 +47,7 @@ def elements_that_load(page: Any) -> int:
     return int(elements.count())
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("payload", [" ".join(PAYLOADS[at::4]) for at in range(4)], ids=range(4))
 def test_hostile_text_in_every_field_stays_text(made_up_page: Watched, answers: Answers, payload: str) -> None:
     answers.text, answers.runs = payload, [curve()]
     page = made_up_page.page
