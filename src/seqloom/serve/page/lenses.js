@@ -57,7 +57,8 @@ export function Lenses({ about, model, sentence, look, isStale }) {
 
 function OtherLens({ lens, model, sentence }) {
   const looking = useLook(model, sentence?.source ?? "", { own: false });
-  return html`<${OneLens} lens=${lens} model=${model} sentence=${sentence} look=${looking.value} isStale=${looking.loading} isMain=${false} name=${model.name} />`;
+  const asked = looking.value ? { ...sentence, source: looking.value.asked.source } : sentence;
+  return html`<${OneLens} lens=${lens} model=${model} sentence=${asked} look=${looking.value} isStale=${looking.loading} isMain=${false} name=${model.name} />`;
 }
 
 function OneLens({ lens, model, sentence, look, isStale, isMain, name }) {

@@ -35,12 +35,14 @@ export function useTranslation(model, text) {
   return useCall(run, [body], run ? kept("/api/translate", body) : undefined);
 }
 
-/** Look into one sentence. */
+/** Look into one sentence. What was asked is part of the answer, which stays until the next one is there. */
 export function useLook(model, source, options = {}) {
   const state = useStore();
   const body = lookBody(state, model?.name, source, options);
-  const run = model && source.trim() && model.can.watch ? (signal) => call("/api/look", body, signal) : null;
-  return useCall(run, [body], run ? kept("/api/look", body) : undefined);
+  const asked = { source, model: model?.name };
+  const run = model && source.trim() && model.can.watch ? async (signal) => ({ ...(await call("/api/look", body, signal)), asked }) : null;
+  const known = run ? kept("/api/look", body) : undefined;
+  return useCall(run, [body], known && { ...known, asked });
 }
 
 /** Symbols of the output up to a word, and then another one: what is searched from there on. */

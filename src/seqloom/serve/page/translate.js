@@ -40,8 +40,11 @@ export function Translate({ about, model }) {
   const index = clamp(state.sentence, 0, Math.max(0, sentences.length - 1));
   const sentence = sentences[index];
   const looking = useLook(model, sentence?.source ?? "");
-  const look = sentence && looking.value && looking.value.source ? looking.value : null;
-  const isStale = state.text !== text || !translation.isCurrent || (looking.loading && Boolean(sentence));
+  // The last look is seen until the next one is there, but it belongs to its own sentence.
+  const seen = looking.value?.asked.model === model.name && state.text.trim() ? looking.value : null;
+  const look = sentence && seen?.asked.source === sentence.source ? seen : null;
+  const isChanging = looking.loading && (state.prefix.length > 0 || state.off.length > 0 || Boolean(look));
+  const isStale = state.text !== text || !translation.isCurrent || isChanging;
   const attention = look?.words?.attention ?? null;
 
   snapshotTexts.current = () => [
@@ -70,7 +73,7 @@ export function Translate({ about, model }) {
     </div>
     <div class="below">${look && html`<${Choices} look=${look} />`}<${CompareMenu} about=${about} model=${model} sentence=${sentence} /></div>
     <${Compared} about=${about} sentence=${sentence} look=${look} />
-    <${Lenses} about=${about} model=${model} sentence=${sentence} look=${look} isStale=${isStale} />
+    <${Lenses} about=${about} model=${model} sentence=${seen ? { ...sentence, source: seen.asked.source } : sentence} look=${seen} isStale=${isStale || looking.loading} />
   </div>`;
 }
 
