@@ -2,8 +2,8 @@
 
     python benchmarks/page.py MODEL [--lines FILE] [--repeats 12]
 
-The model is served on a free port by one worker. For each line, the time of a plain call of `/translate` is measured, and
-in Chromium the time from the last key to the new text on the page, without the pause of 250 ms that the page waits for
+The model is served on a free port by one worker. For each line, the time of a call of `/translate` is measured, and in
+Chromium the time from the last key to the new text on the page, without the pause of 250 ms that the page waits for
 more keys. Their medians are compared. Then a map of 200 × 200 cells, a tree of 1,000 candidates and a curve of 20,000
 steps are drawn, and what the page itself measured is printed. Needs playwright (`pip install --group browser`) and the
 Chromium of the system.
@@ -47,7 +47,8 @@ DRAW_MAP = """async (size) => {
   const host = document.body.appendChild(document.createElement("div"));
   const labels = Array.from({ length: size }, (_, at) => `word${at}`);
   const matrix = labels.map((_, y) => labels.map((_, x) => Math.abs(Math.sin(x * y))));
-  render(html`<${HeatMap} rows=${labels} columns=${labels} matrix=${matrix} label="map" rowName="" columnName="" />`, host);
+  const parts = { rows: labels, columns: labels, matrix, label: "map", rowName: "", columnName: "" };
+  render(html`<${HeatMap} ...${parts} />`, host);
   await new Promise((done) => setTimeout(done, 1500));
   return performance.getEntriesByName("seqloom-heat").at(-1).duration;
 }"""

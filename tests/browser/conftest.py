@@ -13,7 +13,7 @@ import pytest
 
 import seqloom
 from browser.made_up_server import Answers, made_up_server
-from live_server import RunningServer, running_server
+from live_server import RunningServer, running_server, wait_until
 from tiny_runs import TINY, TINY_LM, write_text
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 PATIENCE = 60_000
 """Milliseconds that a busy machine may take for what is usually there at once."""
 
-WATCH = "addEventListener('securitypolicyviolation', (event) => (window.violations ??= []).push(event.violatedDirective))"
+WATCH = (
+    "addEventListener('securitypolicyviolation', (event) => (window.violations ??= []).push(event.violatedDirective))"
+)
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +76,10 @@ class Watched:
             menu.get_by_role("button", name=name).click()
         return Path(download.value.path()).read_text(encoding="utf-8")
 
+    def until(self, expression: str, argument: Any = None, *, seconds: float = PATIENCE / 1000) -> None:
+        """Wait for a condition; playwright's own way to wait for one needs eval, which the policy of the page forbids."""
+        wait_until(lambda: self.page.evaluate(expression, argument), seconds=seconds)
+
     def state(self) -> dict[str, str]:
         """The state in the address."""
         from urllib.parse import parse_qsl
@@ -114,9 +120,13 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory, corpus: tuple[list[str
     """Runs of two networks that translate and of a language model."""
     folder = tmp_path_factory.mktemp("runs")
     train, dev = corpus
-    seqloom.train(train=train, dev=dev, out=folder / "en-de", overrides=[*TINY, "model.decoder_layers=2", "search.beam=4"])
+    seqloom.train(
+        train=train, dev=dev, out=folder / "en-de", overrides=[*TINY, "model.decoder_layers=2", "search.beam=4"]
+    )
     recurrent = [each for each in TINY if not each.startswith("model.") or each.startswith("model.width")]
-    seqloom.train(train=train, dev=dev, out=folder / "gru", overrides=[*recurrent, "model.kind=seq2seq", "search.beam=4"])
+    seqloom.train(
+        train=train, dev=dev, out=folder / "gru", overrides=[*recurrent, "model.kind=seq2seq", "search.beam=4"]
+    )
     text = write_text(folder / "text.en")
     seqloom.train(train=[str(text)], out=folder / "lm", overrides=["model.kind=rnn_lm", *TINY_LM])
     return folder

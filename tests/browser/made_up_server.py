@@ -49,7 +49,8 @@ def side(text: str, extra: str, *, is_target: bool) -> dict[str, Any]:
             if is_target:
                 p = 0.35 if number % 4 == 3 else 0.93
                 rivals = [
-                    {"id": 200 + place, "text": f"{part[:place]}r{extra}", "probability": p / 2**place} for place in range(5)
+                    {"id": 200 + place, "text": f"{part[:place]}r{extra}", "probability": p / 2**place}
+                    for place in range(5)
                 ]
                 piece |= {"probability": p, "entropy": 0.4, "rivals": rivals}
             pieces.append(piece)
@@ -124,9 +125,20 @@ class MadeUp:
             "search": {"beam": 4, "alpha": 1.0, "stop": "proven", "stops": ["proven", "first"]},
             "examples": [f"A small house{extra}", "The dog sees a tree.", "They sleep."],
         }
-        back = model | {"name": f"back{extra}", "source": "de", "target": "en", "source_name": "German", "target_name": "English"}
+        back = model | {
+            "name": f"back{extra}",
+            "source": "de",
+            "target": "en",
+            "source_name": "German",
+            "target_name": "English",
+        }
         no = f"Phrases have no attention{extra}."
-        plain = model | {"name": f"phrases{extra}", "can": dict.fromkeys(can, False), "why_not": dict.fromkeys(can, no), "attention": None}
+        plain = model | {
+            "name": f"phrases{extra}",
+            "can": dict.fromkeys(can, False),
+            "why_not": dict.fromkeys(can, no),
+            "attention": None,
+        }
         writer = {"name": f"writer{extra}", "purpose": "language model", "can": {}, "scores": []}
         return JSONResponse(
             {
@@ -146,8 +158,22 @@ class MadeUp:
             begin = text.index(part, at)
             at = begin + len(part)
             done = f"{part[::-1]}{extra}".strip()
-            sentences.append({"begin": begin, "end": at, "source": part, "translation": done, "confidence": 0.8, "alternatives": [extra]})
-        return {"seconds": 0.031, "unknown_share": 0.02, "sentences": sentences, "text": " ".join(each["translation"] for each in sentences)}
+            sentences.append(
+                {
+                    "begin": begin,
+                    "end": at,
+                    "source": part,
+                    "translation": done,
+                    "confidence": 0.8,
+                    "alternatives": [extra],
+                }
+            )
+        return {
+            "seconds": 0.031,
+            "unknown_share": 0.02,
+            "sentences": sentences,
+            "text": " ".join(each["translation"] for each in sentences),
+        }
 
     def look(self, body: Any) -> Any:
         extra = self.answers.text
@@ -157,7 +183,9 @@ class MadeUp:
             text = "chosen " + text
         target = side(text, extra, is_target=True)
         trace, found = searched(seed=2, beam=3, nbest=3)
-        tree = lay_out(trace, found, piece=lambda symbol: f"{symbol}{extra}", text=lambda ids: f"{' '.join(map(str, ids))}{extra}")
+        tree = lay_out(
+            trace, found, piece=lambda symbol: f"{symbol}{extra}", text=lambda ids: f"{' '.join(map(str, ids))}{extra}"
+        )
         return {
             "source": source,
             "target": target,
@@ -201,7 +229,10 @@ class MadeUp:
 
     def next(self, body: Any) -> Any:
         extra = self.answers.text
-        tokens = [{"id": at, "text": f" w{at}{extra}", "shown": f" w{at}{extra}", "probability": 0.4 / 2**at} for at in range(10)]
+        tokens = [
+            {"id": at, "text": f" w{at}{extra}", "shown": f" w{at}{extra}", "probability": 0.4 / 2**at}
+            for at in range(10)
+        ]
         pieces = [{"shown": f"{word}{extra}", "probability": 0.2} for word in body["prompt"].split()]
         return {"tokens": tokens, "perplexity": 12.3, "pieces": pieces}
 
@@ -219,7 +250,14 @@ class MadeUp:
                 for at, (source, reference) in enumerate(pairs)
             ]  # fmt: skip
             scores = [f"BLEU 40.1{extra}", "chrF 60.3"]
-            record = {"rows": rows, "scores": scores, "bootstrap": {"p": 0.03, "interval": [0.1, 1.2]}, "wins": 4, "losses": 2, "ties": 6}
+            record = {
+                "rows": rows,
+                "scores": scores,
+                "bootstrap": {"p": 0.03, "interval": [0.1, 1.2]},
+                "wins": 4,
+                "losses": 2,
+                "ties": 6,
+            }
             yield f"data: {json.dumps(record)}\n\n"
 
         return StreamingResponse(lines(), media_type="text/event-stream")
@@ -227,7 +265,14 @@ class MadeUp:
     async def runs(self, _request: Request) -> Response:
         states = ["training", "finished", "stopped"]
         found = [
-            {"name": f"run{at}{self.answers.text}", "state": states[at % 3], "step": len(events) * 10, "steps": 2000, "seconds_left": 340, "model": "small"}
+            {
+                "name": f"run{at}{self.answers.text}",
+                "state": states[at % 3],
+                "step": len(events) * 10,
+                "steps": 2000,
+                "seconds_left": 340,
+                "model": "small",
+            }
             for at, events in enumerate(self.answers.runs)
         ]
         return JSONResponse({"runs": found})
@@ -251,7 +296,9 @@ class MadeUp:
 def made_up_server(answers: Answers, *, port: int = 0) -> Iterator[str]:
     """Its address."""
     app = Router(MadeUp(answers).routes())
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=port, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

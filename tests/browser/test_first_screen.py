@@ -18,7 +18,7 @@ def look(page: Watched, **changes: object) -> dict[str, object]:
 
 def written(page: Watched) -> str:
     page.page.locator("[data-translation] .words").wait_for()
-    page.page.wait_for_function("document.querySelector('.box [aria-busy]').ariaBusy === 'false'")
+    page.until("document.querySelector('.box [aria-busy]').ariaBusy === 'false'")
     return page.page.locator("[data-translation]").inner_text()
 
 
@@ -29,7 +29,9 @@ def test_writing_translates_and_a_reload_brings_everything_back(real_page: Watch
     page.keyboard.press("/")
     page.keyboard.type(SOURCE, delay=5)
     assert written(real_page) == look(real_page)["translation"]
-    asked = page.evaluate("performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/api/translate')).length")
+    asked = page.evaluate(
+        "performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/api/translate')).length"
+    )
     assert asked == 1  # 26 keys, one pause
     page.get_by_role("tab", name="Search").click()
     page.locator(".picker-model select").select_option("gru")
@@ -55,10 +57,10 @@ def test_a_rival_keeps_what_is_before_it_and_searches_the_rest(real_page: Watche
     page.locator(".chip").wait_for()
     chosen = look(real_page)["target"]["pieces"][0]["rivals"][2]["id"]  # type: ignore[index]
     assert real_page.state()["prefix"] == f"[{chosen}]"
-    page.wait_for_function("(text) => document.querySelector('[data-translation]').textContent !== text", arg=before)
+    real_page.until("(text) => document.querySelector('[data-translation]').textContent !== text", before)
     assert written(real_page) == look(real_page, prefix=[chosen])["translation"]
     page.get_by_role("button", name="Release the fixed beginning").click()
-    page.wait_for_function("(text) => document.querySelector('[data-translation]').textContent === text", arg=before)
+    real_page.until("(text) => document.querySelector('[data-translation]').textContent === text", before)
 
 
 def test_pointing_at_a_word_tints_what_it_looked_at(real_page: Watched) -> None:
@@ -68,13 +70,15 @@ def test_pointing_at_a_word_tints_what_it_looked_at(real_page: Watched) -> None:
     attention = look(real_page)["words"]["attention"]  # type: ignore[index]
     page.locator(".word").nth(1).hover()
     page.wait_for_timeout(300)
-    tints = page.locator(".mirror mark").evaluate_all("(all) => all.map((each) => getComputedStyle(each).backgroundColor)")
+    tints = page.locator(".mirror mark").evaluate_all(
+        "(all) => all.map((each) => getComputedStyle(each).backgroundColor)"
+    )
     row = attention[1][: len(tints)]
     assert [text not in ("rgba(0, 0, 0, 0)", "transparent") for text in tints] == [share > 0.02 for share in row]
     box = page.locator(".mirror mark").nth(1).bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_function("[...document.querySelectorAll('.word')].some((each) => each.style.backgroundColor)")
+    real_page.until("[...document.querySelectorAll('.word')].some((each) => each.style.backgroundColor)")
 
 
 def test_attention_is_that_of_the_server_and_rows_of_words_sum_to_one(real_page: Watched) -> None:
@@ -181,4 +185,4 @@ def test_a_token_is_appended_and_the_temperature_redraws(real_page: Watched) -> 
     tokens = real_page.api("next", body)["tokens"]
     assert page.locator(".bar-text").all_inner_texts()[0].strip() == tokens[0]["shown"].strip()
     page.locator(".bars button").first.click()
-    page.wait_for_function("(text) => document.querySelector('#source').value === text", arg="The small" + tokens[0]["text"])
+    real_page.until("(text) => document.querySelector('#source').value === text", "The small" + tokens[0]["text"])

@@ -74,7 +74,7 @@ def test_every_text_that_is_asked_for_is_there_and_the_other_way_round() -> None
     asked = set(re.findall(r'\bt\(\s*"(\w+)"', sources))
     assert asked <= set(english)
     quoted = set(re.findall(r'"(\w+)"', sources))
-    prefixes = tuple(set(re.findall(r"\bt\(`(\w+)\$\{", sources))) + ("tree_",)
+    prefixes = ("tree_", *set(re.findall(r"\bt\(`(\w+)\$\{", sources)))
     unused = [key for key in english if key not in quoted and not key.startswith(prefixes)]
     assert unused == []
     tree = Path(str(files("seqloom.drawing") / "templates" / "beam_tree.js")).read_text(encoding="utf-8")

@@ -96,9 +96,9 @@ def serve(
     """Serve models over HTTP: a page that translates and shows why, and the APIs of LibreTranslate, DeepL, OpenAI,
     Apertium, OpenNMT and Moses.
 
-    Prints the address of the page (docs/workbench.md) and three calls to try when every model is ready. SIGHUP loads models and keys again without a
-    gap; SIGTERM and Ctrl-C end the server once accepted requests are answered. The log on standard error has a line of
-    JSON for each request, without texts and keys. What to enter in Weblate, OmegaT or
+    Prints the address of the page (docs/workbench.md) and three calls to try when every model is ready. SIGHUP loads
+    models and keys again without a gap; SIGTERM and Ctrl-C end the server once accepted requests are answered. The log
+    on standard error has a line of JSON for each request, without texts and keys. What to enter in Weblate, OmegaT or
     Mastodon is in docs/integrations.md; docs/serving.md has the rest.
     """
     from seqloom.core.config import resolve

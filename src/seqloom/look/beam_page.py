@@ -1,7 +1,7 @@
 """A beam search as a self-contained HTML page: an interactive tree, a replay, and the n-best list with scores.
 
-The tree, its replay and its keys are those of beam_tree.js, which the workbench of `seqloom serve` imports too; the list
-of hypotheses can be read without a script. Whatever comes from a model is escaped where it enters the page.
+The tree, its replay and its keys are those of beam_tree.js, which the page of `seqloom serve` imports too; the list of
+hypotheses can be read without a script. Whatever comes from a model is escaped where it enters the page.
 """
 
 import textwrap
