@@ -77,7 +77,7 @@ class Watched:
         return Path(download.value.path()).read_text(encoding="utf-8")
 
     def until(self, expression: str, argument: Any = None, *, seconds: float = PATIENCE / 1000) -> None:
-        """Wait for a condition; playwright's own way to wait for one needs eval, which the policy of the page forbids."""
+        """Wait for a condition. Playwright's own way needs eval, which the policy of the page forbids."""
         wait_until(lambda: self.page.evaluate(expression, argument), seconds=seconds)
 
     def state(self) -> dict[str, str]:

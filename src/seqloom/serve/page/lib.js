@@ -20,7 +20,8 @@ export function number(value, digits = 3) {
 /** A probability or share in per cent. @param {number | null | undefined} share */
 export function percent(share) {
   if (share === null || share === undefined) return "–";
-  return share > 0 && share < 0.005 ? "<1 %" : `${(100 * share).toFixed(0)} %`;
+  if (share > 0 && share < 0.0005) return "<0.1 %";
+  return `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
 }
 
 /** The value only after it has been the same for so long. */

@@ -41,11 +41,13 @@ function Side({ model, side, text, title, own }) {
 }
 
 // What no eye sees: controls, formats (bidi marks, joiners, soft hyphens), separators, and blanks other than a space.
-const HIDDEN = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}])/u;
+const HIDDEN = /([▁\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}])/u;
 
 /** A piece with its invisible characters written out, and its letters kept apart from the direction of their neighbours. */
 function show(text) {
+  if (text === "</s>") return "END";
   return text.split(HIDDEN).filter(Boolean).map((part, at) => {
+    if (part === "▁") return html`<span key=${at} class="quiet">·</span>`;
     if (!HIDDEN.test(part)) return html`<bdi key=${at}>${part}</bdi>`;
     const code = part === " " ? "␣" : `U+${part.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
     return html`<code key=${at} class="invisible">${code}</code>`;

@@ -5,6 +5,7 @@ import { Figure } from "./figure.js";
 import { HeatMap, heatRows, heatSvg } from "./heat.js";
 import { Waiting } from "./parts.js";
 import { html, useMemo } from "./lib.js";
+import { spaced } from "./search.js";
 import { t } from "./words.js";
 
 const WIDTH = 460, HEIGHT = 240, LEFT = 56, FOOT = 36;
@@ -17,8 +18,10 @@ export function Reach({ model, sentence, look }) {
   const { maps, profile, sentence: seen } = result.value;
   return html`<div>
     ${seen && html`<p lang="en" class="quiet seen">${seen}</p>`}
-    <div class="side-by-side">
+    <div class="side-by-side by-two">
       ${maps.map(
+        (given) => ({ ...given, rows: given.rows.map(spaced), columns: given.columns.map(spaced) }),
+      ).map(
         (map) => html`<${Figure} key=${map.name} title=${map.name} name=${`reach-${map.name}`} rows=${() => heatRows(map)} svg=${() => heatSvg(map)} data=${map}>
           <${HeatMap} rows=${map.rows} columns=${map.columns} matrix=${map.matrix} label=${map.name} rowName=${t("output")} columnName=${t("input")} />
         <//>`,

@@ -62,14 +62,15 @@ export function wordProbability(look, word) {
 export function placeWords(side, text, places) {
   const found = [];
   let after = 0;
+  // Models that read small letters say so in their text; its places are those of ours as long as nothing else differs.
+  const fold = (given) => given.toLowerCase();
+  const isSame = fold(side.text ?? "") === fold(text);
+  const folded = fold(text);
   side.words.forEach((word, index) => {
-    let begin = -1, end = -1;
-    if (word.begin !== null && word.begin !== undefined && word.end !== null) {
-      begin = places(word.begin);
-      end = places(word.end);
-    }
-    if (begin < after || text.slice(begin, end) !== word.text) {
-      begin = word.text ? text.indexOf(word.text, after) : -1;
+    if (word.begin === null || word.begin === undefined || !word.text) return;
+    let begin = places(word.begin), end = places(word.end);
+    if (!isSame && text.slice(begin, end) !== word.text) {
+      begin = folded.indexOf(fold(word.text), after);
       end = begin + word.text.length;
     }
     if (begin < after || end <= begin) return;
@@ -92,8 +93,11 @@ export function mergeWords(matrix, targetWords, sourceWords) {
 }
 
 /** The pieces of a side as labels. */
-export const pieceLabels = (side) => side.pieces.map((piece) => piece.shown ?? piece.text);
-export const wordLabels = (side) => side.words.map((word) => word.text || (side.pieces[word.first]?.shown ?? ""));
+export const pieceLabels = (side) => side.pieces.map((piece) => spaced(piece.shown ?? piece.text));
+export const wordLabels = (side) => side.words.map((word) => spaced(word.text || (side.pieces[word.first]?.shown ?? "")));
+
+/** A piece with a small dot for the mark of a space, and the end of a sentence by its name. */
+export const spaced = (text) => (text === "</s>" ? "END" : text.replaceAll("▁", "·"));
 
 /** A head as the state writes it, and back. */
 export const headName = (layer, head) => `${layer}.${head}`;

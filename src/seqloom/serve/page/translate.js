@@ -5,7 +5,7 @@ import { Menu, save, snapshotTexts } from "./figure.js";
 import { icon } from "./icons.js";
 import { Lenses } from "./lenses.js";
 import { clamp, copy, html, number, percent, placesIn, useEffect, useMemo, useRef, useSettled, useState } from "./lib.js";
-import { placeWords, prefixBefore, useLook, useTranslation, wordProbability } from "./search.js";
+import { placeWords, prefixBefore, spaced, useLook, useTranslation, wordProbability } from "./search.js";
 import { set, useStore } from "./state.js";
 import { languageName, t } from "./words.js";
 
@@ -398,7 +398,7 @@ function Rivals({ look, word, close }) {
     ${pieces.length > 1 &&
     html`<div class="segments" role="group" aria-label=${t("pieceOfWord")}>
       ${pieces.map(
-        (each, offset) => html`<button type="button" key=${offset} aria-pressed=${piece === given.first + offset ? "true" : "false"} onClick=${() => choose(given.first + offset)}><bdi>${each.shown}</bdi></button>`,
+        (each, offset) => html`<button type="button" key=${offset} aria-pressed=${piece === given.first + offset ? "true" : "false"} onClick=${() => choose(given.first + offset)}><bdi>${spaced(each.shown)}</bdi></button>`,
       )}
     </div>`}
     <ul>
@@ -406,7 +406,7 @@ function Rivals({ look, word, close }) {
         (rival) => html`<li key=${rival.id}>
           <button type="button" class="rival" onClick=${() => set({ prefix: prefixBefore(look, piece, rival.id), node: -1, step: -1 })}>
             <span class="bar"><span style=${{ width: `${100 * rival.probability}%` }}></span></span>
-            <bdi class="rival-text">${rival.shown ?? rival.text}</bdi>
+            <bdi class="rival-text">${spaced(rival.shown ?? rival.text).replace(/^·(?=.)/, "")}</bdi>
             <span class="figure-text">${percent(rival.probability)}</span>
           </button>
         </li>`,

@@ -4,6 +4,7 @@ import { call, kept, useCall } from "./api.js";
 import { Figure, snapshotTexts } from "./figure.js";
 import { html, number, percent, rove, useSettled } from "./lib.js";
 import { set, useStore } from "./state.js";
+import { spaced } from "./search.js";
 import { t } from "./words.js";
 
 const PAUSE_MILLISECONDS = 250;
@@ -31,7 +32,7 @@ export function Write({ models }) {
         ${result.value?.pieces?.length > 0 &&
         state.prompt &&
         html`<p class="strip" aria-label=${t("strip")} role="img">${result.value.pieces.map(
-          (piece, at) => html`<span key=${at} title=${percent(piece.probability)} style=${{ backgroundColor: `color-mix(in srgb, var(--warm) ${Math.round(piece.probability === null ? 0 : 45 * (1 - piece.probability))}%, transparent)` }}><bdi>${piece.shown}</bdi></span>`,
+          (piece, at) => html`<span key=${at} title=${percent(piece.probability)} style=${{ backgroundColor: `color-mix(in srgb, var(--warm) ${Math.round(piece.probability === null ? 0 : 45 * (1 - piece.probability))}%, transparent)` }}><bdi>${piece.shown.replaceAll("▁", " ")}</bdi></span>`,
         )}</p>`}
       </div>
       <div class=${isStale ? "stale" : ""}>
@@ -46,7 +47,7 @@ export function Write({ models }) {
               <ol class="bars" onKeyDown=${(event) => rove(event, "button")}>
                 ${tokens.map(
                   (token, at) => html`<li key=${token.id}><button type="button" tabindex=${at ? -1 : 0} onClick=${() => set({ prompt: prompt + token.text })} aria-label=${t("append", { token: token.shown, p: percent(token.probability) })}>
-                    <bdi class="bar-text">${token.shown}</bdi><span class="bar"><span style=${{ width: `${(100 * token.probability) / most}%` }}></span></span><span class="figure-text">${percent(token.probability)}</span>
+                    <bdi class="bar-text">${spaced(token.shown)}</bdi><span class="bar"><span style=${{ width: `${(100 * token.probability) / most}%` }}></span></span><span class="figure-text">${percent(token.probability)}</span>
                   </button></li>`,
                 )}
               </ol>
