@@ -43,7 +43,7 @@ function useEvents(names) {
                 const kept = points.filter((each) => each.step <= event.rewind);
                 points.splice(0, points.length, ...kept);
               } else if (event.step !== undefined) points.push(event);
-              if (event.id !== undefined) after = Math.max(after, event.id);
+              if (event.id !== undefined) after = event.id;
               soon();
             });
           } catch (error) {
@@ -151,6 +151,7 @@ function pointsOf(events, metric) {
 function Curve({ metric, names, order, all, version, smooth }) {
   const host = useRef(null), plot = useRef(null);
   const [theme, repaint] = useState(0);
+  const [at, point] = useState(/** @type {number | null} */ (null));
   const curves = useMemo(() => names.map((name) => ({ name, points: pointsOf(all.get(name), metric) })).filter((each) => each.points.length), [names.join("\n"), version]);
   useEffect(() => {
     const again = () => repaint((count) => count + 1);
@@ -192,7 +193,7 @@ function Curve({ metric, names, order, all, version, smooth }) {
             scales: { x: { time: false } },
             axes: [{ ...axis, space: 70, size: 30 }, { ...axis, size: 58, values: (_, values) => values.map((value) => (value === null ? "" : short(value))) }],
             series,
-            hooks: { setCursor: [(it) => tell(it)] },
+            hooks: { setCursor: [(it) => point(it.cursor.idx ?? null)] },
           },
           data,
           host.current,
@@ -214,17 +215,18 @@ function Curve({ metric, names, order, all, version, smooth }) {
       plot.current = null;
     };
   }, []);
-  const output = useRef(null);
-  function tell(view) {
-    const at = view.cursor.idx;
-    if (!output.current) return;
-    output.current.textContent = at === null || at === undefined ? newest() : `${t("stepN", { n: view.data[0][at] })}: ${view.data.slice(1).map((column, place) => [view.series[place + 1], column[at]]).filter(([line, value]) => value !== null && line.width === 2).map(([line, value]) => `${line.label} ${short(value)}`).join(" · ")}`;
+  /** The values at the step under the pointer. */
+  function pointed() {
+    const { data, series } = plot.current.view;
+    const values = data.slice(1).map((column, place) => [series[place + 1], column[at]]);
+    const shown = values.filter(([line, value]) => value !== null && value !== undefined && line.width === 2);
+    return `${t("stepN", { n: data[0][at] })}: ${shown.map(([line, value]) => `${line.label} ${short(value)}`).join(" · ")}`;
   }
   const newest = () => curves.map(({ name, points }) => `${curves.length > 1 ? `${name} ` : ""}${short(points[points.length - 1][1])}`).join(" · ");
   const title = t(`metric_${metric}`);
   const rows = () => [[t("run"), t("step"), title], ...curves.flatMap(({ name, points }) => points.map(([step, value]) => [name, step, value]))];
   return html`<${Figure} title=${title} name=${metric} rows=${rows} data=${curves} svg=${() => curveSvg(curves, order, smooth)}>
-    <p class="readout small" ref=${output} aria-live="off">${newest()}</p>
+    <p class="readout small">${at !== null && plot.current?.view.data[0][at] !== undefined ? pointed() : newest()}</p>
     <div class="curve" ref=${host} role="img" aria-label=${`${title}: ${newest()}`}></div>
   <//>`;
 }
