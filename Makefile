@@ -9,7 +9,7 @@ STAMP := $(VENV)/.ready
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$n)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow parity check shape format docs bench clean
+.PHONY: help demo test test-slow parity browser check shape format docs bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -44,13 +44,21 @@ demo: $(STAMP) ## train a small English-German translator on the included corpus
 PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 test: $(STAMP) ## run the fast tests
-	$(PYTEST) -m 'not slow and not parity' tests
+	$(PYTEST) -m 'not slow and not parity and not browser' tests
 
 test-slow: $(STAMP) ## run the slow tests: learning runs, long loops, all examples of each law
 	SEQLOOM_THOROUGH=1 $(PYTEST) -m 'slow or (hypothesis and not parity)' --timeout 3600 tests
 
 parity: $(VENV)/.parity ## run the comparisons with other libraries
 	$(BIN)/pytest -n $(JOBS) -m 'parity and not slow' -rfEs tests
+
+$(VENV)/.browser: $(STAMP)
+	$(call quietly,$(BIN)/pip install --group browser)
+	@touch $@
+
+# One Chromium at a time: each test has it to itself.
+browser: $(VENV)/.browser ## try the page of the server in the Chromium of this system
+	$(BIN)/pytest -m browser -rfEs --timeout 900 tests/browser
 
 check: $(STAMP) ## check format, lint, types, layers, import cycles
 	$(BIN)/ruff format --check .

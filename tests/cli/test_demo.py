@@ -6,8 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from seqloom.apps import demo as recipe
 from seqloom.core.errors import Stopped
 from seqloom.core.events import Event
 from seqloom.core.files import sha256_of
+from seqloom.serve.server import ServerOptions
 from training.locks import held
 
 
@@ -256,3 +259,26 @@ def test_a_demo_killed_at_any_point_ends_with_the_same_weights(tmp_path: Path) -
     whole, *attempts = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(attempts) > demo_program.DELAYS + 20
     assert [each for each in attempts if each["weights"] != whole["weights"] or each["left"]] == []
+
+
+def test_the_demo_ends_in_the_page(finished: tuple[Path, Called], monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = finished
+    opened: list[str] = []
+    served: list[tuple[str, ...]] = []
+
+    def run_server(options: ServerOptions, *, on_ready: Callable[[str, Any], None]) -> None:
+        served.append(options.models)
+        assert options.port == 0
+        on_ready("http://127.0.0.1:4321", None)
+
+    monkeypatch.setattr("seqloom.serve.server.run_server", run_server)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    found = call("demo", "--out", out, "--steps", STEPS, "--open")
+    assert found.code == 0
+    assert "Workbench: http://127.0.0.1:4321/" in found.out
+    assert served == [(str(out / "model"),)]
+    end = time.monotonic() + 10
+    while not opened and time.monotonic() < end:
+        time.sleep(0.01)
+    assert opened == ["http://127.0.0.1:4321/"]
+    assert call("demo", "--out", out, "--open", "--json").code == 2

@@ -8,9 +8,9 @@ from typing import Any
 
 from seqloom.core.arguments import as_text, require_instance, shown
 from seqloom.core.errors import UsageError
-from seqloom.core.symbols import END, UNKNOWN
+from seqloom.core.symbols import BEGIN, END, PAD, UNKNOWN
 from seqloom.runs.translator import Part
-from seqloom.search.constraints import All, Constraint, ForbiddenText, OneOf, Phrases, Prefix, StopText
+from seqloom.search.constraints import All, Constraint, ForbiddenText, Lengths, OneOf, Phrases, Prefix, StopText
 from seqloom.search.settings import SearchConfig
 from seqloom.text.glossary import Glossary, ways_to_write
 from seqloom.text.normalise import is_blank
@@ -25,6 +25,9 @@ class ConstraintSet:
 
     prefix: str = ""
     """How the translation begins."""
+    prefix_ids: tuple[int, ...] = ()
+    """The same in symbols of the model, for a beginning that its tokeniser would split in another way. With END as the
+    last one they are the whole translation."""
     phrases: tuple[str, ...] = ()
     """Words and phrases that it must contain, between word borders."""
     forbidden: tuple[str, ...] = ()
@@ -35,6 +38,9 @@ class ConstraintSet:
 
     def __post_init__(self) -> None:
         as_text(self.prefix, "prefix")
+        require_instance(self.prefix_ids, "prefix_ids", (tuple, list), what="a tuple of ids, such as (17, 4)")
+        if self.prefix and self.prefix_ids:
+            raise UsageError("prefix and prefix_ids are two ways to give one beginning; leave out one of them")
         for name in ("phrases", "forbidden", "stops"):
             given = getattr(self, name)
             require_instance(given, name, (tuple, list), what="a tuple of text, such as ('guten Morgen',)")
@@ -42,7 +48,7 @@ class ConstraintSet:
                 as_text(each, f"each of {name}")
 
     def __bool__(self) -> bool:
-        return bool(self.prefix or self.phrases or self.forbidden or self.stops)
+        return bool(self.prefix or self.prefix_ids or self.phrases or self.forbidden or self.stops)
 
     def with_terms(self, line: str, glossary: Glossary) -> "ConstraintSet":
         """The same with the translations of all glossary terms in a line as phrases."""
@@ -114,7 +120,7 @@ def part_constraints(
                 "should contain a phrase or stop; split the line, or use a glossary"
             )
         if given and not part.is_first:
-            given = replace(given, prefix="")
+            given = replace(given, prefix="", prefix_ids=())
         found.append(given if glossary is None else (given or ConstraintSet()).with_terms(part.text, glossary))
     return found
 
@@ -131,6 +137,8 @@ def constraint_of(given: ConstraintSet | None, tokenizer: Tokenizer) -> Constrai
                 f"the prefix {given.prefix!r} cannot be written in the vocabulary of this model; choose another"
             )
         parts.append(Prefix(tuple(ids)))
+    if given.prefix_ids:
+        parts += _prefix_of_ids(tuple(given.prefix_ids), tokenizer)
     if given.phrases:
         ways = {phrase: tuple(ways_to_write(phrase, tokenizer)) for phrase in given.phrases}
         if unwritable := [phrase for phrase, found in ways.items() if not found]:
@@ -152,13 +160,26 @@ def constraint_of(given: ConstraintSet | None, tokenizer: Tokenizer) -> Constrai
     return All(tuple(parts))
 
 
+def _prefix_of_ids(ids: tuple[int, ...], tokenizer: Tokenizer) -> list[Constraint]:
+    is_whole = ids[-1] == END
+    symbols = ids[:-1] if is_whole else ids
+    for symbol in symbols:
+        if not isinstance(symbol, int) or symbol in (PAD, BEGIN, END) or not 0 <= symbol < tokenizer.size:
+            raise UsageError(
+                f"{shown(symbol)} cannot be part of prefix_ids; give ids below {tokenizer.size:,} that are not "
+                "reserved, and END at most as the last one"
+            )
+    only_end = [Lengths(len(symbols), len(symbols), END)] if is_whole else []
+    return [Prefix(symbols), *only_end]
+
+
 def required_symbols(given: ConstraintSet | None, tokenizer: Tokenizer) -> set[int]:
     """The symbols that a shortlist must contain: those of forced text, and letters to continue a forbidden word."""
     if not given:
         return set()
     ways = [way for phrase in given.phrases for way in ways_to_write(phrase, tokenizer)]
     found = {symbol for way in ways for symbol in way} | set(
-        tokenizer.encode(given.prefix.strip()) if given.prefix else ()
+        tokenizer.encode(given.prefix.strip()) if given.prefix else given.prefix_ids
     )
     return found | _letters(tokenizer) if given.forbidden else found
 

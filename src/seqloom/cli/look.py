@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -417,6 +417,14 @@ DRIFT_EXAMPLES = examples(
     "seqloom look drift runs/demo 'The old man reads a book.' --out drift.png",
     "seqloom look drift run/model 'Guten Morgen.' 'Good morning.' --near 5 --json",
 )
+CONFIDENCE_EXAMPLES = examples(
+    "seqloom look confidence runs/demo --text 'The old man reads a book.'",
+    "seqloom look confidence runs/demo --text 'Good morning.' --translation 'Guten Morgen.' --json",
+)
+ATTRIBUTION_EXAMPLES = examples(
+    "seqloom look attribution runs/demo --text 'The old man reads a book.'",
+    "seqloom look attribution runs/demo --text 'Good morning.' --method occlusion --out occlusion.svg",
+)
 ABLATION_EXAMPLES = examples(
     "seqloom look ablation runs/demo --out ablation.png",
     "seqloom look ablation run/model --source test.de --reference test.en --lines 50",
@@ -506,6 +514,81 @@ def ablation(
     with show_events(as_json=json) as listener:
         report = partial(progress, listener, "switching off heads", total=count_heads(loaded))
         found = look_at_ablation(loaded, pairs, progress=report)
+    _draw(found, out, as_json=json)
+
+
+Text = Annotated[str, typer.Option("--text", metavar="SENTENCE", help="A sentence in the source language.")]
+Translated = Annotated[
+    str | None, typer.Option("--translation", metavar="SENTENCE", help="Its translation; by default, the model's own.")
+]
+
+
+def _read_translation(model: Path, text: str, translation: str | None) -> "tuple[LoadedModel, GradientPair]":
+    """A model that writes a translation step by step, with a sentence and its translation."""
+    from seqloom.look.inside import encode_pair
+    from seqloom.runs.loading import find_model, in_words, load
+    from seqloom.runs.model_dir import read_settings
+
+    config = read_settings(find_model(model))
+    if config.purpose != "translator" or config.model.is_fitted:
+        raise UsageError(f"{model} does not write translations step by step: {in_words(config)}")
+    if translation is None:
+        translation = open_translator(model).search([text])[0][0].text
+    loaded = load(model)
+    return loaded, encode_pair(loaded, text, translation)
+
+
+@app.command(epilog=CONFIDENCE_EXAMPLES)
+def confidence(
+    model: ModelFolder,
+    text: Text,
+    translation: Translated = None,
+    out: Picture = Path("confidence.png"),
+    json: JsonResult = False,
+) -> None:
+    """Draw how sure a translator is of each piece of a translation, beside the most probable other piece.
+
+    With --json also the entropy and the five most probable other pieces of each step.
+    """
+    from seqloom.look.confidence import look_at_confidence
+
+    require_picture(out)
+    _draw(look_at_confidence(*_read_translation(model, text, translation)), out, as_json=json)
+
+
+@app.command(epilog=ATTRIBUTION_EXAMPLES)
+def attribution(
+    model: ModelFolder,
+    text: Text,
+    translation: Translated = None,
+    method: Annotated[
+        Literal["gradient_x_input", "integrated_gradients", "occlusion"],
+        typer.Option("--method", help="How shares are computed: by a gradient, its integral, or leaving pieces out."),
+    ] = "integrated_gradients",
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps",
+            min=1,
+            max=512,
+            metavar="N",
+            help="Steps of the integral; by default as many as bring its error below 1%.",
+        ),
+    ] = None,
+    out: Picture = Path("attribution.png"),
+    json: JsonResult = False,
+) -> None:
+    """Draw which source pieces each piece of a translation rests on: shares of its log-probability.
+
+    The baseline is a source whose vectors are 0. Shares of integrated gradients add up to what the source changes;
+    the error of that sum is reported.
+    """
+    from seqloom.look.attribution import look_at_attribution
+
+    require_picture(out)
+    if steps is not None and method != "integrated_gradients":
+        raise UsageError(f"--steps cannot be combined with --method {method}, which has no steps")
+    found = look_at_attribution(*_read_translation(model, text, translation), method=method, steps=steps)
     _draw(found, out, as_json=json)
 
 

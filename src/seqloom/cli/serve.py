@@ -83,13 +83,22 @@ def serve(
             help="Translation memory (.tmx, .tsv, .po …): a line that it contains gets its translation. Repeatable.",
         ),
     ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(
+            "--runs",
+            metavar="DIR",
+            help="Folder of the training runs whose curves the workbench shows; by default where the models lie.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print address and models as one line of JSON.")] = False,
 ) -> None:
-    """Serve models over HTTP, with the APIs of LibreTranslate, DeepL, OpenAI, Apertium, OpenNMT and Moses.
+    """Serve models over HTTP: a page that translates and shows why, and the APIs of LibreTranslate, DeepL, OpenAI,
+    Apertium, OpenNMT and Moses.
 
-    Prints its address and three calls to try when every model is ready. SIGHUP loads models and keys again without a
-    gap; SIGTERM and Ctrl-C end the server once accepted requests are answered. The log on standard error has a line of
-    JSON for each request, without texts and keys. What to enter in Weblate, OmegaT or
+    Prints the address of the page (docs/workbench.md) and three calls to try when every model is ready. SIGHUP loads
+    models and keys again without a gap; SIGTERM and Ctrl-C end the server once accepted requests are answered. The log
+    on standard error has a line of JSON for each request, without texts and keys. What to enter in Weblate, OmegaT or
     Mastodon is in docs/integrations.md; docs/serving.md has the rest.
     """
     from seqloom.core.config import resolve
@@ -112,12 +121,14 @@ def serve(
         jobs=jobs,
         engine=engine,
         memories=tuple(memory or ()),
+        runs=runs,
     )
 
     def announce(address: str, served: "ServedModels") -> None:
         if json:
             print(json_line({"address": address, "models": [model.name for model in served.models]}))
         else:
+            print(clean(f"Workbench: {address}/"))
             print(clean(f"Serving at {address}"))
             for line in example_calls(address, served, has_keys=keys is not None):
                 print(line)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 
 from seqloom.apps.translator import Translator
 from seqloom.core.errors import DataError, UsageError, warn
@@ -13,7 +13,10 @@ from seqloom.core.symbols import END, RESERVED
 from seqloom.drawing.curves import plot_attention
 from seqloom.look.beam_page import beam_page, draw_beam
 from seqloom.look.beam_tree import BeamTree, lay_out
-from seqloom.runs.translator import limit_message
+from seqloom.look.gradients import GradientPair
+from seqloom.runs.loading import LoadedModel
+from seqloom.runs.translator import AttentionReader, Part, limit_message
+from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.settings import SearchConfig
 from seqloom.text.normalise import is_blank
 
@@ -43,6 +46,18 @@ def attention_of(translator: Translator, line: str) -> AttentionMap:
     end = (RESERVED[END],) if hypothesis.is_finished else ()
     weights = hypothesis.attention.cpu().double().numpy()
     return AttentionMap(best.text, best.source_pieces, (*best.target_pieces, *end), weights)
+
+
+def attention_of_pair(
+    loaded: LoadedModel, pair: GradientPair, settings: SearchConfig
+) -> Float64[np.ndarray, "target source"] | None:
+    """Where a model looks while it writes given symbols, by the heads of these settings; None without attention."""
+    symbols = tuple(pair.target[:-1] if pair.target[-1] == END else pair.target)
+    zeros = (0.0,) * len(pair.target)
+    given = Hypothesis(symbols, is_finished=len(symbols) < len(zeros), score=0.0, terms={}, token_log_probs=zeros)
+    read = AttentionReader([loaded.model], loaded.device, settings)
+    ((found,),) = read([Part(0, "", pair.source, key=0)], [[given]], [(0, 0)])
+    return None if found.attention is None else found.attention.cpu().double().numpy()
 
 
 def draw_attention(translator: Translator, line: str, picture: Path) -> AttentionMap:

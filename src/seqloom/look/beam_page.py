@@ -1,7 +1,7 @@
 """A beam search as a self-contained HTML page: an interactive tree, a replay, and the n-best list with scores.
 
-The tree is drawn here, as SVG, and can be read without the script; the script (beam_page.js) adds the replay, the panel
-of a node and the keys. Whatever comes from a model is escaped where it enters the page.
+The tree, its replay and its keys are those of beam_tree.js, which the page of `seqloom serve` imports too; the list of
+hypotheses can be read without a script. Whatever comes from a model is escaped where it enters the page.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ from matplotlib.path import Path
 
 from seqloom.drawing.figures import FIFTH, FIRST, INK, QUIET, SECOND, SIXTH, THIRD, as_written, fonts
 from seqloom.drawing.pages import fill_page, read_template, script_data
-from seqloom.look.beam_tree import MARKER, BeamTree, cells, describe, number, percent
+from seqloom.look.beam_tree import MARKER, BeamTree, cells, describe, number, tree_record
 
 # The picture of a beam search: steps from left to right, a line's width for its probability, the winner on a band.
 
@@ -131,119 +131,23 @@ def _picture_legend(tree: BeamTree) -> list[tuple[Line2D | tuple[Line2D, ...], s
     return entries
 
 
-CHARACTER, LINE, MARGIN, HEAD = 7.4, 22.0, 12.0, 30.0
-"""Pixels: a character of the fixed-width font of 12 pixels, a line, the edge, and the row with the numbers of steps."""
-
-FATES = {
-    "kept": "kept: continued",
-    "pruned": "pruned: others of its step were better",
-    "finished": "finished",
-    "cut": "cut at the maximum length",
-    "left": "left when the sentence was decided",
-}
 DIGITS = 6
 """After the point of each score and term, so that the terms of the table add up to its scores."""
 
 
 def beam_page(tree: BeamTree, *, source: str, settings: str = "") -> str:
     """The page of a search for translations of `source`; `settings` say in a line how it was searched."""
-    by_parent: dict[int | None, list[int]] = {}
-    for place in sorted(tree.places, key=lambda place: place.rank):
-        by_parent.setdefault(place.node.parent, []).append(place.node.number)
-    nodes = {
-        str(place.node.number): {
-            "symbol": place.symbol,
-            "step": place.node.step,
-            "parent": place.node.parent,
-            "children": by_parent.get(place.node.number, []),
-            "rank": place.rank,
-            "fate": FATES[place.node.fate],
-            "others": place.others,
-            "logProbability": place.node.token_log_prob,
-            "terms": dict(place.node.terms),
-            "score": place.node.score,
-        }
-        for place in tree.places
-    }
     parts = {
         "TITLE": escape(f"Beam search: {source}"),
         "SOURCE": escape(source),
         "SETTINGS": escape(settings),
         "SENTENCE": escape(describe(tree)),
-        "STEPS": str(tree.steps),
-        "LEGEND": _legend(tree),
-        "TREE": _tree(tree),
         "LEAVES": _table(tree),
-        "DATA": script_data(nodes),
-        "STYLE": read_template("beam_page.css"),
-        "SCRIPT": read_template("beam_page.js"),
+        "DATA": script_data(tree_record(tree)),
+        "STYLE": read_template("beam_page.css") + read_template("beam_tree.css"),
+        "SCRIPT": read_template("beam_tree.js") + read_template("beam_page.js"),
     }
     return fill_page("beam_page.html", parts)
-
-
-def _tree(tree: BeamTree) -> str:
-    above, below = tree.span
-
-    def right(characters: float) -> str:
-        return f"{MARGIN + CHARACTER * characters:.1f}"
-
-    def down(lines: float) -> float:
-        return round(MARGIN + HEAD + LINE * (lines - above + 0.5), 1)
-
-    width, height = 2 * MARGIN + CHARACTER * tree.columns[-1], 2 * MARGIN + HEAD + LINE * (below - above + 1)
-    parts = [
-        f'<svg id="tree" width="{width:.0f}" height="{height:.0f}" role="group" aria-label="The tree of the search">'
-    ]
-    parts += [
-        f'<text class="step" data-step="{step}" x="{right(tree.columns[step])}" y="{MARGIN + 12}">step {step}</text>'
-        for step in range(1, tree.steps + 1)
-    ]
-    nodes = [f'<circle class="root" cx="{right(0.6)}" cy="{down(tree.root)}" r="4"/>']
-    for place in tree.places:
-        step, fate, reach = place.node.step, place.node.fate, place.x + 0.4
-        # Level to the end of the parent's column, then in one curve over to the child; under the winner a band.
-        start, y, middle = down(place.start[1]), down(place.y), right((place.bend + reach) / 2)
-        curve = f"M{right(place.start[0])} {start}L{right(place.bend)} {start}C{middle} {start} {middle} {y} "
-        curve += f"{right(reach)} {y}"
-        if place.is_winner:
-            parts.append(f'<path class="band" data-step="{step}" d="{curve}H{right(place.x + place.width)}"/>')
-        thickness = 0.6 if fate == "pruned" else 0.6 + 4.4 * place.probability
-        parts.append(f'<path class="{fate}" data-step="{step}" d="{curve}" stroke-width="{thickness:.2f}"/>')
-        label = escape(f"{place.symbol}, probability {percent(place.probability)}, {FATES[fate]}")
-        nodes.append(
-            f'<g class="node {fate}{" winner" if place.is_winner else ""}" data-step="{step}" '
-            f'data-number="{place.node.number}" role="button" tabindex="-1" aria-label="{label}">'
-            f'<title>{label}</title><rect x="{right(place.x - 0.4)}" y="{y - LINE / 2:.1f}" '
-            f'width="{CHARACTER * (place.width + 0.6):.1f}" height="{LINE:.0f}"/>'
-            f'{_mark(fate, float(right(place.x + 0.6)), y)}<text x="{right(place.x + MARKER)}" y="{y + 4:.1f}">'
-            f'{escape(place.label)}<tspan x="{right(place.x + MARKER + cells(place.label) + 1)}">{escape(place.note)}'
-            "</tspan></text></g>"
-        )
-    return "\n".join([*parts, *nodes, "</svg>"])
-
-
-def _mark(fate: str, x: float, y: float) -> str:
-    """Each fate has its own shape and colour."""
-    outlines = {
-        "pruned": f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6",
-        "finished": f"M{x - 5:.1f} {y - 5:.1f}h10v10h-10z",
-        "cut": f"M{x - 5:.1f} {y - 4:.1f}h10l-5 9z",
-        "left": f"M{x:.1f} {y - 6:.1f}l5 6l-5 6l-5 -6z",
-    }
-    if fate == "kept":
-        return f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
-    return f'<path class="mark" d="{outlines[fate]}"/>'
-
-
-def _legend(tree: BeamTree) -> str:
-    entries = ['<li><svg width="34" height="16" aria-hidden="true"><path class="band" d="M0 8H34"/></svg>the best</li>']
-    entries += [
-        f'<li><svg width="16" height="16" aria-hidden="true"><g class="node {fate}">{_mark(fate, 8.0, 8.0)}</g></svg>'
-        f"{escape(meaning)}</li>"
-        for fate, meaning in FATES.items()
-        if fate in tree.fates
-    ]
-    return "".join([*entries, "<li>wider lines are more probable; +n: with n pruned siblings that are not shown</li>"])
 
 
 def _table(tree: BeamTree) -> str:
@@ -257,7 +161,7 @@ def _table(tree: BeamTree) -> str:
         remarks = [
             "returned" if leaf.is_returned else "",
             "proven complete" if leaf.is_complete else "",
-            FATES["cut"] if node.fate == "cut" else "",
+            "cut at the maximum length" if node.fate == "cut" else "",
         ]
         rows.append(
             f'<tr><td>{rank}</td><td><button type="button" data-path="{node.number}">{escape(leaf.text) or "(empty)"}'

@@ -14,6 +14,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from seqloom.core.errors import UsageError
 from seqloom.core.symbols import END
@@ -178,6 +179,59 @@ def lay_out(
             heights[node.number], ends[node.number] = height, place.x + place.width
         columns.append(max(ends[node.number] for node in shown) + GAP)
     return BeamTree(tuple(places), tuple(columns), 0.0, leaves, dict(Counter(node.fate for node in trace.nodes)))
+
+
+def tree_record(tree: BeamTree) -> dict[str, Any]:
+    """A tree as plain data, for beam_tree.js: it draws the pages of `seqloom look beam` and of the server."""
+    nodes = [
+        {
+            "number": place.node.number,
+            "parent": place.node.parent,
+            "step": place.node.step,
+            "symbol": place.node.symbol,
+            "shown": place.symbol,
+            "label": place.label,
+            "note": place.note,
+            "fate": place.node.fate,
+            "rank": place.rank,
+            "others": place.others,
+            "winner": place.is_winner,
+            "probability": place.probability,
+            "log_probability": place.node.token_log_prob,
+            "terms": dict(place.node.terms),
+            "score": place.node.score,
+            "x": place.x,
+            "y": place.y,
+            "start": list(place.start),
+            "bend": place.bend,
+            "width": place.width,
+            "cells": cells(place.label),
+        }
+        for place in tree.places
+    ]
+    leaves = [
+        {
+            "number": leaf.node.number,
+            "text": leaf.text,
+            "step": leaf.node.step,
+            "fate": leaf.node.fate,
+            "score": leaf.node.score,
+            "terms": dict(leaf.node.terms),
+            "returned": leaf.is_returned,
+            "complete": leaf.is_complete,
+        }
+        for leaf in tree.leaves
+    ]
+    return {
+        "columns": list(tree.columns),
+        "steps": tree.steps,
+        "root": tree.root,
+        "span": list(tree.span),
+        "nodes": nodes,
+        "leaves": leaves,
+        "fates": dict(tree.fates),
+        "sentence": describe(tree),
+    }
 
 
 def ranking_score(node: TraceNode) -> float:

@@ -459,6 +459,15 @@ def look_at_gradients(
     return findings
 
 
+def look_at_fading(loaded: LoadedModel, pair: GradientPair) -> Finding:
+    """How the gradients of the losses of one pair, or of one text, fade with distance."""
+    reader = None
+    if loaded.config.purpose != "translator":
+        reader = cast("RecurrentReader", require_reader(loaded)).model
+    source, target = (torch.tensor(side, dtype=torch.long, device=loaded.device) for side in (pair.source, pair.target))
+    return _fading(loaded, [pair], [connectivity_of(loaded.model, source, target, reader=reader)], shown=0)
+
+
 def _fading(loaded: LoadedModel, pairs: Sequence[GradientPair], maps: Sequence[Connectivity], *, shown: int) -> Finding:
     """Mean norms by distance, and the map of the pair that is shown."""
     model, on_target = loaded.config.model, by_lag(maps)

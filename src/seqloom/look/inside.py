@@ -9,8 +9,9 @@ hidden in turn (Salazar et al., 2020), or for a classifier that of the class whi
 each text. All of it works on any model of texts whose layers attend by heads, trained or imported.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from seqloom.core.symbols import BEGIN, END
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, as_written, fonts, tidy
 from seqloom.look.embedding_map import principal_plane
 from seqloom.look.gradients import MAX_TOKENS, READABLE, GradientPair, text_lines, visible_lines
-from seqloom.models.protocols import ClassificationModel, TranslationModel
+from seqloom.models.protocols import AttendsByHeads, ClassificationModel, TranslationModel
 from seqloom.models.reading import ReadsWindow, chosen_log_probs
 from seqloom.nn.embeddings import Embedding
 from seqloom.nn.multihead import CrossAttention, SelfAttention
@@ -380,6 +381,25 @@ def head_maps(loaded: LoadedModel, pair: GradientPair) -> list[HeadMaps]:
     return found
 
 
+def cross_group(loaded: LoadedModel) -> str:
+    """The name of the attention of the decoder to the source among `head_groups`."""
+    found = [name for name, group in head_groups(loaded).items() if isinstance(group[0], CrossAttention)]
+    if not found:
+        raise UsageError(by_origin(f"{loaded.folder} has no heads that attend to a source: {in_words(loaded.config)}"))
+    return found[0]
+
+
+@torch.inference_mode()
+def cross_attention_of(loaded: LoadedModel, pair: GradientPair) -> Float64[np.ndarray, "layers heads target source"]:
+    """The attention of each head to the source, for given symbols."""
+    model = cast("AttendsByHeads", loaded.model.eval())
+    source, lengths = _padded([pair.source], loaded.device)
+    previous, target_lengths = _padded([[BEGIN, *pair.target[:-1]]], loaded.device)
+    weights = model.cross_attention(Source(source, lengths), previous, target_lengths)
+    found: Float64[np.ndarray, "layers heads target source"] = torch.cat(list(weights)).double().cpu().numpy()
+    return found
+
+
 def look_at_heads(loaded: LoadedModel, pair: GradientPair) -> list[Finding]:
     """The maps of all heads as findings, a grid of layers and heads each."""
     return [_heads_finding(loaded, maps) for maps in head_maps(loaded, pair)]
@@ -453,6 +473,31 @@ def switched_off(attention: Attention, head: int) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+def without_heads(model: nn.Module, off: Collection[tuple[int, int]]) -> nn.Module:
+    """A copy of a translation model in which these heads of the attention to the source, (layer, head), give 0.
+
+    The rows of their values in the matrix of the memory are 0, so whatever computes with the weights obeys. All other
+    weights are those of the model itself.
+    """
+    shared: dict[int, Any] = {id(each): each for each in (*model.parameters(), *model.buffers())}
+    changed = deepcopy(model, shared)
+    layers = [module for module in changed.modules() if isinstance(module, CrossAttention)]
+    for layer, head in off:
+        if not (0 <= layer < len(layers) and 0 <= head < layers[layer].heads):
+            heads = layers[0].heads if layers else 0
+            raise UsageError(f"there is no head {layer}/{head}: the model has {len(layers)} layers of {heads} heads")
+    for layer in {layer for layer, _ in off}:
+        memory, size = layers[layer].memory, layers[layer].memory.out_features // 2 // layers[layer].heads
+        values = memory.out_features // 2  # their first row; the keys are above them
+        with torch.no_grad():
+            for name, weights in list(memory.named_parameters(recurse=False)):
+                kept = weights.detach().clone()
+                for head in (head for at, head in off if at == layer):
+                    kept[values + head * size : values + (head + 1) * size] = 0
+                setattr(memory, name, nn.Parameter(kept, requires_grad=False))
+    return changed
 
 
 @torch.inference_mode()
@@ -530,10 +575,15 @@ class Ablation:
 
 
 def ablate(
-    loaded: LoadedModel, pairs: Sequence[GradientPair], *, progress: Callable[[int], None] = lambda _heads: None
+    loaded: LoadedModel,
+    pairs: Sequence[GradientPair],
+    *,
+    only: str | None = None,
+    progress: Callable[[int], None] = lambda _heads: None,
 ) -> Ablation:
-    """Switch off each head in turn. `progress` gets the number of heads done."""
+    """Switch off each head in turn, of all kinds or of one only. `progress` gets the number of heads done."""
     groups = head_groups(loaded)
+    groups = groups if only is None else {only: groups[only]}
     framed = 1 if loaded.config.purpose == "encoder" else 0  # END is not predicted
     tokens = sum(len(pair.target) - framed for pair in pairs)
     predicted = None

@@ -608,3 +608,22 @@ def _held_out(config: RunConfig, pairs: int) -> int:
         few = "1 pair is" if pairs == 1 else f"{pairs} pairs are"
         raise DataError(f"{few} too few to hold some out for validation; give --dev files")
     return count
+
+
+def kept_dev_lines(given: Path, loaded: Loaded, *, most: int) -> list[tuple[str, str]]:
+    """The first dev pairs of the run that a model is from, where the run has kept them; otherwise none.
+
+    References are as they were given. Of the sources of a model that is trained in steps, ids alone are kept, so they
+    are as its tokeniser spells them.
+    """
+    for run in (given, loaded.folder.parent):
+        try:
+            store = Store.open(run / "data" / "dev")
+            references = read_stored_lines(run / "data" / "references.txt", len(store))
+            if loaded.config.model.is_fitted:
+                return list(zip(read_stored_lines(run / "data" / SOURCES, len(store))[:most], references, strict=False))
+        except (OSError, DataError):
+            continue
+        decode = loaded.tokenizers.source.decode
+        return [(decode(store.sources[at][:-1].tolist()), references[at]) for at in range(min(most, len(store)))]
+    return []

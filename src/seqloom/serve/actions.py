@@ -1,5 +1,6 @@
 """What a worker does with a model of each purpose: texts and options in, results that can be written as JSON out."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,12 @@ from seqloom.apps.request import ConstraintSet, Request
 from seqloom.apps.translator import Translation, Translator, open_translator
 from seqloom.core.declaration import Purpose
 from seqloom.core.errors import UsageError
+from seqloom.core.symbols import UNKNOWN
 from seqloom.search.settings import SearchConfig
 from seqloom.serve.completion import LanguageModelActions
 from seqloom.serve.embedding import open_encoder_actions, open_vector_actions
 from seqloom.serve.groups import Action, Emit, GroupCancellation, Groups, ignore_parts
+from seqloom.serve.looking import LanguageModelLooking, TranslatorLooking, search_of
 from seqloom.text.glossary import Glossary, ways_to_write
 from seqloom.text.tags import Tagged, place_tags, take_out
 from seqloom.text.words import word_spans
@@ -31,20 +34,27 @@ def open_actions(
     """Open a model, run each of its loops once, and return what can be done with it, by name."""
     if purpose == "translator":
         translator = open_translator(path, overrides)
-        served = TranslatorActions(translator, open_engine(path, overrides) if engine == "ctranslate2" else None)
+        has_engine = engine == "ctranslate2"
+        served = TranslatorActions(translator, open_engine(path, overrides) if has_engine else None)
         for tags in (False, True):
             served.translate([[WARM_UP]], {"tags": tags}, GroupCancellation(), ignore_parts)
-        return {"translate": served.translate}
+        looking = TranslatorLooking(translator, path, has_engine=has_engine)
+        return {"translate": served.translate, **looking.actions()}
     if purpose == "language model":
         # How texts are drawn is a matter of each request.
         device = [each for each in overrides if not each.startswith("search.")]
-        completing = LanguageModelActions(open_language_model(path, device))
+        model = open_language_model(path, device)
+        completing = LanguageModelActions(model)
         completing.warm_up()
-        return {"complete": completing.complete}
+        return {"complete": completing.complete, **LanguageModelLooking(model).actions()}
     if purpose == "encoder":
         device = [each for each in overrides if not each.startswith("search.")]
         return {"embed": open_encoder_actions(path, device).embed}
     return {"embed": open_vector_actions(path).embed}
+
+
+MAX_KNOWN_SETTINGS = 100
+"""Changes of search settings that are remembered."""
 
 
 class TranslatorActions:
@@ -52,15 +62,16 @@ class TranslatorActions:
 
     def __init__(self, translator: Translator, engine: EngineTranslator | None = None) -> None:
         self._translator, self._engine = translator, engine
-        self._changed: dict[tuple[int, str], SearchConfig] = {}
+        self._changed: dict[tuple[int, str, str], SearchConfig] = {}
 
     def translate(
         self, groups: Groups, options: Mapping[str, Any], cancellation: GroupCancellation, _emit: Emit
     ) -> list[list[Any]]:
         """The translation of each line, and alternatives.
 
-        Options: `nbest`, `tags`, `align`, `prefix`, `glossary` (pairs of terms) and `split`. A record has
-        `skipped_terms` if some terms of the glossary could not be used.
+        Options: `nbest`, `tags`, `align`, `prefix`, `glossary` (pairs of terms), `split`, `search` (changed settings)
+        and `unknown` (whether records count the unknown tokens of the source, and all). A record has `skipped_terms` if
+        some terms of the glossary could not be used.
         """
         lines = [line for group in groups for line in group]
         bare: list[Tagged] = []
@@ -87,9 +98,12 @@ class TranslatorActions:
         for at, line in enumerate(bare):
             found[at] = [replace(each, text=_with_tags(line, each.text)) for each in found[at]]
         answers: list[list[Any]] = [[] for _ in groups]
-        for owner, result, terms in zip(owners, found, skipped, strict=True):
+        for line, owner, result, terms in zip(lines, owners, found, skipped, strict=True):
             if result:
                 record = _translation_record(result)
+                if options.get("unknown"):
+                    ids = self._translator.tokenizers.source.encode(line)
+                    record["unknown"] = (ids.count(UNKNOWN), len(ids))
                 answers[owner].append({**record, "skipped_terms": terms} if terms else record)
         return answers
 
@@ -132,20 +146,29 @@ class TranslatorActions:
     def _request(self, options: Mapping[str, Any]) -> Request:
         own = self._translator.config.search
         return Request(
-            self._settings(options.get("nbest", 1), options.get("split", own.split)),
+            self._settings(options.get("nbest", 1), options.get("split", own.split), options.get("search")),
             constraints=ConstraintSet(prefix=options["prefix"]) if options.get("prefix") else None,
             glossary=self._glossary(options.get("glossary") or ()),
             tags=options.get("tags", False) and self._translator.can_attend,
             align=options.get("align", False) and self._translator.can_attend,
         )
 
-    def _settings(self, nbest: int, split: str) -> SearchConfig:
-        """The search settings of the model with these changes, cached, since most requests have the same."""
-        if (nbest, split) not in self._changed:
+    def _settings(self, nbest: int, split: str, changes: Mapping[str, Any] | None) -> SearchConfig:
+        """The search settings of the model, cached, since most requests have the same.
+
+        With `changes`, which may be empty, those that the workbench shows: the beam stays as it is.
+        """
+        key = (nbest, split, json.dumps(changes, sort_keys=True))
+        if key not in self._changed:
             own = self._translator.config.search
-            changes = {"nbest": nbest, "beam": max(own.beam, nbest), "split": split}
-            self._changed[nbest, split] = own.model_copy(update=changes)
-        return self._changed[nbest, split]
+            if changes is not None:
+                own = search_of(own, changes)
+                nbest = min(nbest, own.beam)
+            if len(self._changed) >= MAX_KNOWN_SETTINGS:
+                self._changed.clear()
+            changed = {"nbest": nbest, "beam": max(own.beam, nbest), "split": split}
+            self._changed[key] = own.model_copy(update=changed)
+        return self._changed[key]
 
     def _glossary(self, terms: Sequence[Sequence[str]]) -> Glossary | None:
         """The terms that the model can write; the others are skipped, so that they cost no translation."""

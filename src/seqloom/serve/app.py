@@ -10,12 +10,14 @@ from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 
 from seqloom.serve.description import components
-from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, openai, opennmt
+from seqloom.serve.dialects import apertium, deepl, libretranslate, moses, openai, opennmt, workbench
 from seqloom.serve.dialects.deepl import DEEPL
 from seqloom.serve.dialects.libretranslate import LIBRETRANSLATE
 from seqloom.serve.dialects.openai import OPENAI
+from seqloom.serve.dialects.workbench import WORKBENCH
 from seqloom.serve.http import Dialect, Door, json_response
 from seqloom.serve.operations import Operation, endpoint
+from seqloom.serve.pages import page_routes
 from seqloom.serve.refusal import Refusal
 from seqloom.serve.service import Service
 from seqloom.version import __version__
@@ -30,7 +32,7 @@ SAFETY_HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-"""With every answer. No answer is a page."""
+"""With every answer. The page and its files (pages.py) have their own instead."""
 _SAFETY = tuple((name.encode(), value.encode()) for name, value in SAFETY_HEADERS.items())
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,6 +45,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *openai.OPERATIONS,
     *opennmt.OPERATIONS,
     *moses.OPERATIONS,
+    *workbench.OPERATIONS,
 )
 """What the dialects offer."""
 
@@ -61,6 +64,7 @@ def make_app(service: Service, door: Door) -> "App":
         Route("/metrics", _metrics(service), methods=["GET"]),
         Route("/openapi.json", _openapi(service), methods=["GET"]),
         Route("/spec", _openapi(service), methods=["GET"]),  # the name that LibreTranslate has for it
+        *page_routes(),
     ]
     return App(service, door, Router(routes, redirect_slashes=False, default=_not_found))
 
@@ -84,6 +88,8 @@ def dialect_of(path: str) -> Dialect:
         return OPENAI
     if path.startswith(("/v2/", "/v3/")):
         return DEEPL
+    if path.startswith("/api/"):
+        return WORKBENCH
     return _DIALECTS.get(path, LIBRETRANSLATE)
 
 
@@ -102,7 +108,9 @@ class App:
 
         async def send_safely(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *self._headers(scope)]
+                given = list(message.get("headers", []))
+                names = {name for name, _ in given}
+                message["headers"] = [*given, *(pair for pair in self._headers(scope) if pair[0] not in names)]
             await send(message)
 
         try:

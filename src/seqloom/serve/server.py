@@ -37,6 +37,7 @@ from seqloom.serve.metrics import Metrics
 from seqloom.serve.models import ServedModels, code_of, read_models
 from seqloom.serve.pool import Pool
 from seqloom.serve.refusal import Refusal
+from seqloom.serve.runs import folders_of_runs
 from seqloom.serve.service import Service
 from seqloom.serve.settings import ServeConfig
 from seqloom.serve.worker import WorkerModel, WorkerSpec
@@ -68,6 +69,8 @@ class ServerOptions:
     engine: Engine = "seqloom"
     memories: tuple[Path, ...] = ()
     """Translation memories, for all pairs of languages that they hold."""
+    runs: Path | None = None
+    """The folder of the training runs that the workbench shows; by default those around the models."""
 
 
 def run_server(
@@ -153,6 +156,7 @@ class _Server:
             FileStore(most_bytes=settings.stored_bytes, seconds=settings.stored_seconds),
             read_detector(models),
             read_memories(options.memories, models),
+            runs=runs_of(options, models),
         )
         # An address that others can reach has names that are not known here, and needs a key instead.
         known = LOOPBACK_NAMES | {options.host.lower(), *map(str.lower, settings.hosts)}
@@ -280,6 +284,15 @@ def read_memories(paths: Sequence[Path], models: ServedModels) -> dict[tuple[str
         if failures and len(failures) == len(models.pairs):
             raise failures[0]
     return {pair: TranslationMemory(some) for pair, some in units.items() if some}
+
+
+def runs_of(options: ServerOptions, models: ServedModels) -> tuple[Path, ...]:
+    """The folders with training runs."""
+    if options.runs is None:
+        return folders_of_runs([model.path for model in models.models])
+    if not options.runs.is_dir():
+        raise UsageError(f"--runs {options.runs} is not a folder; name the one that holds the folders of the runs")
+    return (options.runs,)
 
 
 def worker_spec(models: ServedModels, options: ServerOptions) -> WorkerSpec:

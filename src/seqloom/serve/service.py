@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from seqloom.apps.catalogues import CatalogueWork, finish_work, plan_work
@@ -111,6 +112,12 @@ class Service:
     detect: Callable[[str], list[Guess]]
     """The languages that are served, the most probable for a text first."""
     memories: Mapping[tuple[str, str], TranslationMemory] = field(default_factory=dict)
+    runs: Sequence[Path] = ()
+    """Folders with training runs that the workbench shows."""
+    streams: int = 0
+    """Streams of runs that are open."""
+    facts: dict[ServedModel, Mapping[str, Any]] = field(default_factory=dict)
+    """What workers know of the models, asked when it is first needed."""
     glossaries: GlossaryStore = field(init=False)
     """What clients have stored."""
     documents: DocumentJobs = field(init=False)
