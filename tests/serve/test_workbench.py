@@ -27,6 +27,7 @@ from seqloom.runs.translator import source_batch
 from seqloom.serve.actions import open_actions
 from seqloom.serve.groups import GroupCancellation, ignore_parts
 from seqloom.serve.keys import add_key
+from seqloom.serve.looking import TranslatorLooking
 from seqloom.serve.runs import EventReader, find_runs, summarise_run
 from tiny_runs import TINY
 
@@ -334,6 +335,10 @@ def test_models_without_attention_say_why_and_what_works(tmp_path: Path, corpus:
     found = about(tmp_path / "plain")
     assert found["can"] == {"watch": True, "attention": False, "heads": False, "reasons": True, "reach": True}
     assert "transformer has it" in found["why_not"]["attention"]
+    with_engine = TranslatorLooking(Translator.load(tmp_path / "plain"), tmp_path / "plain", has_engine=True)
+    assert not any(with_engine.about({}, lambda: False)["can"].values())
+    with pytest.raises(UsageError, match="without --engine"):
+        with_engine.look({"source": "a dog"}, lambda: False)
     seqloom.train(train=train, dev=dev, out=tmp_path / "phrases", overrides=["model.kind=phrases"])
     found = about(tmp_path / "phrases")
     assert not any(found["can"].values())
