@@ -423,7 +423,7 @@ class TextNetwork(nn.Module):
 
 
 class TextClassifier(nn.Module):
-    """N-grams and networks; `class_scores` is the log of their mean probability, `sentence_vectors` joins their states."""
+    """N-grams and networks; `class_scores` is the log of their mean probability, `sentence_vectors` their states."""
 
     def __init__(self, config: ClassifierConfig, symbols: Symbols) -> None:
         super().__init__()
