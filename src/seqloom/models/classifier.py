@@ -1,6 +1,6 @@
 """A classifier from scratch: n-grams that are counted and weighed, beside a network that reads the words in order.
 
-    P(c ∣ x) = softmax(mean of wide(x), deep¹(x), deep²(x))_c
+    P(c ∣ x) = mean of softmax(wide(x))_c, softmax(deep¹(x))_c, softmax(deep²(x))_c
 
     wide     wide(x)_c = Σ_g r_gc u_gc + b_c                  g: the different n-grams of x, up to n neighbours
              r_gc = log (p_gc / Σ_g p_gc)                     p_gc: 1 + texts of class c that have g
@@ -20,6 +20,7 @@ An n-gram is the row h(w_t … w_{t+k}) of a table of `buckets` rows; its hash d
 training text does not have are zero, so that unknown n-grams change nothing.
 """
 
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, cast
@@ -63,9 +64,9 @@ ROTARY_BASE = 10_000.0
 """The slowest pair of numbers turns about once in 2π times as many positions."""
 
 SIZES = (
-    (2_000, 192, Learning(5e-3, 256, passes=15, dropout_rate=0.3)),
-    (20_000, 192, Learning(5e-3, 384, passes=8, dropout_rate=0.3)),
-    (200_000, 128, Learning(3e-3, 1024, passes=5, dropout_rate=0.2)),
+    (2_000, 192, Learning(5e-3, 256, passes=12, dropout_rate=0.3)),
+    (20_000, 192, Learning(5e-3, 384, passes=5, dropout_rate=0.3)),
+    (200_000, 128, Learning(3e-3, 1024, passes=4, dropout_rate=0.2)),
     (sys.maxsize, 256, Learning(2e-3, 2048, passes=2, dropout_rate=0.1)),
 )
 """Up to so many texts: width of words and states, and how they are learned."""
@@ -422,7 +423,7 @@ class TextNetwork(nn.Module):
 
 
 class TextClassifier(nn.Module):
-    """N-grams and networks; `class_scores` is the mean of all, `sentence_vectors` the pooled states side by side."""
+    """N-grams and networks; `class_scores` is the log of their mean probability, `sentence_vectors` their states."""
 
     def __init__(self, config: ClassifierConfig, symbols: Symbols) -> None:
         super().__init__()
@@ -438,8 +439,9 @@ class TextClassifier(nn.Module):
         lengths: Int[Tensor, " batch"],
         segments: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch classes"]:
-        """A score for each class, before the softmax; texts contain BEGIN and END."""
-        return torch.stack(list(self.part_scores(ids, lengths, segments))).mean(0)
+        """log P(c ∣ x); texts contain BEGIN and END."""
+        parts = torch.stack(list(self.part_scores(ids, lengths, segments)))  # [parts, batch, classes]
+        return parts.log_softmax(2).logsumexp(0) - math.log(len(parts))
 
     def part_scores(
         self,
