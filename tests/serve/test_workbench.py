@@ -1,8 +1,8 @@
 """The API of the workbench: what it shows is what the model does, and only its own page may ask."""
 
 import json
-import os
-import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +27,7 @@ from seqloom.runs.translator import source_batch
 from seqloom.serve.actions import open_actions
 from seqloom.serve.groups import GroupCancellation, ignore_parts
 from seqloom.serve.keys import add_key
+from seqloom.serve.looking import TranslatorLooking
 from seqloom.serve.runs import EventReader, find_runs, summarise_run
 from tiny_runs import TINY
 
@@ -81,7 +82,6 @@ def test_attention_is_what_the_layers_compute(
     server: RunningServer, seen: dict[str, Any], translator: Translator
 ) -> None:
     target = target_of(seen)
-    assert target[-1] == END
     source = [piece["id"] for piece in seen["source"]["pieces"]]
     previous = torch.tensor([[BEGIN, *target[:-1]]])
     model = translator.loaded.model
@@ -277,7 +277,16 @@ def test_errors_have_no_paths_and_the_log_has_no_texts(server: RunningServer, ti
         for model in ("en-de", "lm", "../en-de")
         for target in ([], [5, END], [5, END, 5], "5", [10**9], [-1])
     ]
-    answers += [ask(server, "look", data) for data in (b"[", b"[]", {"model": "en-de", "source": " "}, {"model": []})]
+    own = {"content-type": "application/json"}
+    bodies = (
+        b"[",
+        b"[]",
+        b'"\xff"',
+        {"model": "en-de", "source": " "},
+        {"model": []},
+        {"model": "en-de", "source": [1]},
+    )
+    answers += [ask(server, "look", data, **own) for data in bodies]
     assert {answer.status for answer in answers} <= {200, 400, 404}
     for answer in answers:
         if answer.status != 200:
@@ -326,10 +335,14 @@ def test_models_without_attention_say_why_and_what_works(tmp_path: Path, corpus:
     found = about(tmp_path / "plain")
     assert found["can"] == {"watch": True, "attention": False, "heads": False, "reasons": True, "reach": True}
     assert "transformer has it" in found["why_not"]["attention"]
-    seqloom.train(train=train, dev=dev, out=tmp_path / "phrases", overrides=["model.kind=phrase"])
+    with_engine = TranslatorLooking(Translator.load(tmp_path / "plain"), tmp_path / "plain", has_engine=True)
+    assert not any(with_engine.about({}, lambda: False)["can"].values())
+    with pytest.raises(UsageError, match="without --engine"):
+        with_engine.look({"source": "a dog"}, lambda: False)
+    seqloom.train(train=train, dev=dev, out=tmp_path / "phrases", overrides=["model.kind=phrases"])
     found = about(tmp_path / "phrases")
     assert not any(found["can"].values())
-    assert "kind phrase" in found["why_not"]["watch"]
+    assert "kind phrases" in found["why_not"]["watch"]
     assert len(found["examples"]) == 3
 
 
@@ -341,7 +354,7 @@ def run(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "runs" / "first"
     folder.mkdir(parents=True)
     write(folder, {"event": "model", "steps": 100}, {"event": "step", "step": 10, "loss": 5.0, "learning_rate": 0.1})
-    yield folder
+    return folder
 
 
 def write(run: Path, *records: dict[str, Any], end: str = "\n") -> None:
@@ -376,18 +389,16 @@ def test_events_are_read_as_they_are_written(run: Path) -> None:
 def test_the_state_of_a_run_is_that_of_its_process(run: Path) -> None:
     assert find_runs([run.parent]) == {"first": run}
     assert summarise_run(run).record() == {"state": "stopped", "step": 10, "steps": 100, "seconds_left": None}
-    from filelock import FileLock
-
-    with FileLock(run / "lock"):
-        # As a training process would have it; it is another one than this.
-        (run / "run.lock.json").write_text("{}")
-        from seqloom.training.run_guard import RECORD
-
-        (run / RECORD).write_text(json.dumps({"pid": os.getppid(), "host": socket.gethostname()}))
+    program = "import sys, time\nfrom pathlib import Path\nfrom seqloom.training.run_guard import locked\n"
+    program += "with locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
+    command = [sys.executable, "-c", program, str(run)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
         write(run, {"event": "step", "step": 30, "loss": 2.0, "eta": 7.5})
-        held = threading.Thread(target=lambda: None)
-        held.start()
-        assert summarise_run(run).record()["seconds_left"] in (7.5, None)
+        assert summarise_run(run).record() == {"state": "training", "step": 30, "steps": 100, "seconds_left": 7.5}
+        process.kill()
+    assert summarise_run(run).state == "stopped"
     write(run, {"event": "finished", "step": 100})
     assert summarise_run(run).state == "finished"
 

@@ -183,7 +183,7 @@ def look_at_attribution(
 
 
 def _finding(loaded: LoadedModel, found: Attribution, *, source: Sequence[str], target: Sequence[str]) -> Finding:
-    t, k = np.unravel_index(int(np.abs(found.matrix).argmax()), found.matrix.shape)
+    t, k = divmod(int(np.abs(found.matrix).argmax()), found.matrix.shape[1])
     sentence = (
         f"By {found.method.replace('_x_', ' × ').replace('_', ' ')}, {target[t]!r} rests most on {source[k]!r}: "
         f"{found.matrix[t, k]:+.2f} of log P {found.log_probs[t]:.2f}."

@@ -98,11 +98,11 @@ class TranslatorActions:
         for at, line in enumerate(bare):
             found[at] = [replace(each, text=_with_tags(line, each.text)) for each in found[at]]
         answers: list[list[Any]] = [[] for _ in groups]
-        for line, owner, result, terms in zip(lines, owners, found, skipped, strict=True):
+        for text, owner, result, terms in zip(lines, owners, found, skipped, strict=True):
             if result:
                 record = _translation_record(result)
                 if options.get("unknown"):
-                    ids = self._translator.tokenizers.source.encode(line)
+                    ids = self._translator.tokenizers.source.encode(text)
                     record["unknown"] = (ids.count(UNKNOWN), len(ids))
                 answers[owner].append({**record, "skipped_terms": terms} if terms else record)
         return answers
