@@ -68,7 +68,12 @@ OTHERS = {
     "bert": ["model.width=16", "model.heads=2", "text.size=60", "evaluation.resamples=40", *SHORT],
     "vae": ["model.width=16", "text.size=60", *SHORT],
     "ctc": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
+    "listener": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
+    "captioner": [
+        *("model.width=16", "model.encoder_layers=1", "model.decoder_layers=1", "evaluation.resamples=40", *SHORT)
+    ],
     "vit": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
+    "classifier": ["model.width=16", "model.buckets=4096", "evaluation.resamples=40", *SHORT],
     "tagger": ["model.width=16", "model.layers=1", "evaluation.resamples=40", *SHORT],
     "swin": ["model.width=16", "evaluation.resamples=40", *SHORT],
     "forecaster": SHORT,
@@ -83,8 +88,8 @@ OTHERS = {
     "phrases": ["evaluation.resamples=40", "model.tuning.rounds=2", "model.tuning.nbest=5"],
 }
 """The same for kinds of models that do not translate, or that are fitted."""
-RECOGNISED = {"train.conllu": "tagger", "reviews.tsv": "bert", "load.csv": "forecaster"}
-RECOGNISED |= {"digits.tsv": "ctc", "photos": "vit"}
+RECOGNISED = {"train.conllu": "tagger", "reviews.tsv": "classifier", "load.csv": "forecaster"}
+RECOGNISED |= {"digits.tsv": "ctc", "scenes.tsv": "captioner", "photos": "vit"}
 """The kind of model that is chosen for a file, unless the command names one."""
 PUBLISHED = [*SHORT, "task.dev_lines=2", "evaluation.resamples=40"]
 """The same where a published folder decides the sizes."""
@@ -175,6 +180,10 @@ def _write_corpus(folder: Path) -> None:
         f"who {verb} {n} ?\tthe {word} {verb} {n} .\n" for n in range(9) for word, verb in tones.values()
     )
     (folder / "questions.tsv").write_text(questions, encoding="utf-8")
+    speeches = [
+        f"{'ANNA' if n % 2 else 'BEN'}:\nWhere is the {word} {n}?\n" for n in range(30) for word in ("cat", "dog")
+    ]
+    (folder / "play.txt").write_text("\n".join(speeches), encoding="utf-8")
     for seed, (name, count) in enumerate((("train", 40), ("dev", 10), ("new", 3))):
         write_conllu(folder / f"{name}.conllu", count=count, seed=seed)
     hours = [f"2024-01-{1 + n // 24:02} {n % 24:02}:00,{50 + 10 * math.sin(n / 4):.3f},{n % 24}" for n in range(400)]
@@ -184,6 +193,10 @@ def _write_corpus(folder: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8), 5 * number).save(home / f"{number}.png")
     shutil.copy(home / "39.png", folder / "cat.png")
+    shutil.copytree(folder / "photos" / "cats", folder / "scenes")
+    shutil.copy(home / "39.png", folder / "scene.png")
+    rows = "".join(f"scenes/{at}.png\ta {'dark' if at < 20 else 'light'} square\n" for at in range(0, 40, 2))
+    (folder / "scenes.tsv").write_text(f"image\tcaption\n{rows}", encoding="utf-8")
     (folder / "digits").mkdir()
     for number in range(20):
         with wave.open(str(folder / "digits" / f"{number}.wav"), "wb") as file:

@@ -14,9 +14,12 @@ from seqloom.core.reading import ReadsText
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.models.bert import Bert
+from seqloom.models.captioner import Captioner
+from seqloom.models.classifier import ClassifierConfig, TextClassifier
 from seqloom.models.ctc import Ctc
 from seqloom.models.elmo import Elmo
 from seqloom.models.forecaster import Forecaster
+from seqloom.models.listener import Listener
 from seqloom.models.protocols import TranslationModel
 from seqloom.models.tagger import Tagger, TaggerInput
 from seqloom.models.vae import Vae
@@ -80,6 +83,8 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
     small = config.model.model_copy(update={name: size for name, size in sizes.items() if name in fields})
     pieces = VOCABULARY if config.text.shared else ()
     symbols = Symbols(11, 11 if config.text.shared else 13, is_shared=config.text.shared, pieces=pieces)
+    if isinstance(small, ClassifierConfig):  # as many classes as its data would have
+        small = small.model_copy(update={"classes": 3})
     model = small.build(symbols, seed=config.seed)
     source = Source(torch.tensor([[5, 6, END], [7, END, 0]]), torch.tensor([3, 2]))
     previous = torch.tensor([[BEGIN, 4, 5], [BEGIN, 6, 0]])
@@ -93,6 +98,12 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         scores = model.class_scores(torch.randn(2, small.channels, *small.image_size))
         scores.sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, TextClassifier):
+        parts = model.part_scores(torch.tensor([[BEGIN, 5, END], [BEGIN, END, 0]]), torch.tensor([3, 2]))
+        torch.stack(list(parts)).square().sum().backward()
+        ungraded = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+        assert not ungraded
         return
     elif isinstance(model, Tagger):
         letters = TaggerInput(previous, previous % 3, torch.tensor([3, 2]), previous.T, torch.tensor([2, 2, 1]))
@@ -109,6 +120,17 @@ def test_an_example_builds_a_model_that_learns_and_steps(path: Path) -> None:
         scores.sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters())
         return
+    elif isinstance(model, Listener):
+        memory = model.remember(torch.randn(2, 7, config.model.features), torch.tensor([7, 5]))  # type: ignore[union-attr]
+        features = model(memory, torch.tensor([[BEGIN, 4], [BEGIN, 4]]), torch.tensor([2, 1]))
+        model.blank_scores(memory).sum().backward(retain_graph=True)
+        (-model.output.log_probs(features)[:, END].sum()).backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        return
+    elif isinstance(model, Captioner):
+        images = torch.randn(2, small.channels, *small.image_size)  # type: ignore[union-attr]
+        source = model.source(images)
+        features = model(source, previous, torch.tensor([3, 2]))
     elif isinstance(model, Bert):
         features = model.masked_features(model.read(source.ids, source.lengths))
     elif isinstance(model, Vae):

@@ -20,6 +20,7 @@ import numpy as np
 
 from harness.commands import data_file, data_lines, write_lines
 from seqloom.data.handwriting import GLYPHS, handwriting_lines
+from seqloom.data.scenes import write_scenes
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,16 @@ def handwritten(folder: Path, *, train: int, test: int) -> Files:
         made = handwriting_lines(texts, styles=styles, seed=1)
         paths.append(write_lines(folder / f"handwriting.{name}.jsonl", made))
     return Files(*paths)
+
+
+TRAIN_SCENES, TEST_SCENES = 5000, 500
+
+
+def scenes(folder: Path, *, language: str, images: int | None = None) -> Files:
+    """Images with captions in a language; each of the test shows a combination that those of the training do not."""
+    train = write_scenes(folder, "train", count=images or TRAIN_SCENES, languages=[language])
+    test = write_scenes(folder, "test", count=TEST_SCENES if images is None else images // 10, languages=[language])
+    return Files(train[language], test[language])
 
 
 # --- series -----------------------------------------------------------------------------------------------------------

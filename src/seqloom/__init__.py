@@ -35,6 +35,10 @@ summariser.summarise(["It rained. The game was cancelled."])[0].text
 from seqloom import Transcriber
 transcriber = Transcriber.load("digits/model")
 transcriber.transcribe(["four-two.wav"])[0].text
+
+from seqloom import Captioner
+captioner = Captioner.load("scenes/model")
+captioner.caption(["scene.png"])[0].text
 """
 
 from typing import TYPE_CHECKING, Any
@@ -44,6 +48,7 @@ from seqloom.version import __version__
 
 if TYPE_CHECKING:
     from seqloom.apps.aligner import Aligner
+    from seqloom.apps.captioner import Captioner
     from seqloom.apps.classifier import Classifier
     from seqloom.apps.encoder import Encoder
     from seqloom.apps.forecaster import Forecaster
@@ -60,6 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aligner",
+    "Captioner",
     "Classifier",
     "Encoder",
     "Forecaster",
@@ -88,6 +94,10 @@ def __getattr__(name: str) -> Any:
         from seqloom.apps.aligner import Aligner
 
         return Aligner
+    if name == "Captioner":
+        from seqloom.apps.captioner import Captioner
+
+        return Captioner
     if name == "Classifier":
         from seqloom.apps.classifier import Classifier
 

@@ -54,7 +54,8 @@ def test_a_reference_is_scored_with_interval_and_confusions(run: Path, tmp_path:
     path.write_text("\n".join(rows), encoding="utf-8")
     found = call("classify", run, "--reference", path)
     assert found.code == 0, found.err
-    accuracy, macro_f1, blank, *table = found.lines
+    accuracy, macro_f1, trust, blank, *table = found.lines
+    assert trust.startswith("expected calibration error 0.")
     assert accuracy.startswith("accuracy  66.67  [")
     assert "nrefs:1|labels:2|bs:40|seed:1" in accuracy
     assert macro_f1.startswith("macro-F1  66.67  [")

@@ -52,6 +52,13 @@ def test_look_heads_finds_the_head_whose_links_are_given(tiny: Tiny, tmp_path: P
     shown = call("look", "heads", tiny.run, *tiny.dev)
     assert (shown.code, shown.lines[1].split()) == (0, ["head", "0", "head", "1"]), shown.err
     assert shown.lines[-1].startswith("Best  search.heads=0/")
+    # A long line is left out before its attention, whose memory grows with the square of the length, is computed.
+    for path in (tiny.dev[0], text):
+        longer = tmp_path / f"long.{path.suffix[1:]}"
+        longer.write_text(path.read_text(encoding="utf-8") + "the dog " * 6000 + "\n", encoding="utf-8")
+    called = call("look", "heads", tiny.run, tmp_path / f"long{tiny.dev[0].suffix}", tmp_path / "long.de", "--json")
+    assert (called.code, called.records[0]["pairs"]) == (0, 6), called.err
+    assert "1 of 7 pairs have 256 tokens or more on a side; they are left out" in called.err
 
 
 def test_info_of_nothing_is_a_usage_error() -> None:

@@ -265,3 +265,14 @@ def test_every_recording_of_spoken_digits_is_read(real_data: Path) -> None:
             count, seconds = count + 1, seconds + found.seconds
     assert count == 2000
     assert 847 < seconds < 849
+
+
+def test_softer_than_the_dynamic_range_is_all_the_same() -> None:
+    """Silence of zeros and faint noise become equal; what is loud keeps its energies."""
+    noise = random().normal(size=8000)
+    wave = Wave(np.concatenate([0.5 * noise, np.zeros(4000), 1e-5 * noise]).astype(np.float32), 8000)
+    whole = log_mel(wave, MelConfig(rate=8000, bands=24))
+    bounded = log_mel(wave, MelConfig(rate=8000, bands=24, dynamic_range=9.0))
+    np.testing.assert_array_equal(bounded, np.maximum(whole, whole.max() - np.float32(9)))
+    assert np.unique(bounded[110:140]).size == np.unique(bounded[160:]).size == 1
+    np.testing.assert_array_equal(bounded[:90], whole[:90])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from published_folders import write_llama_folder, write_opus_folder, write_sentence_folder
 from seqloom.apps.classifier import Classifier
-from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.errors import DataError, ModelError, SeqloomWarning, UsageError
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
 from seqloom.look.gradients import GradientPair, text_pairs
@@ -246,6 +246,24 @@ def test_an_empty_translation_is_looked_at_and_a_blank_sentence_is_not() -> None
         assert finding.draw().axes
     with pytest.raises(DataError, match="the sentence is blank"):
         encode_pair(loaded, " ", "")
+
+
+def test_long_texts_are_counted_or_refused_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention with its weights takes memory with the square of the length: of a line of 12,000 words, 19 GB."""
+    translator, gpt = make("transformer"), make("gpt")
+    long, short = "a dog " * 200, LINES[0]
+    with pytest.warns(SeqloomWarning, match="1 of 2 pairs have more than 256 tokens on a side; they are left out"):
+        (pair,) = text_pairs(translator, [(short, short), (short, long)])
+    assert pair.source == pair.target
+    with pytest.raises(DataError, match="1 of 1 pairs have more than 256 tokens on a side; split the lines"):
+        text_pairs(translator, [(long, short)])
+    with pytest.warns(SeqloomWarning, match="1 of 2 lines have more than 256 tokens; they are read up to there"):
+        assert [len(each.target) for each in encode_text(gpt, [short, long])] == [7, 256]
+    with pytest.raises(UsageError, match="the text has 401 tokens, and 256 at most are looked at; give a shorter one"):
+        encode_pair(translator, short, long)
+    monkeypatch.setattr("seqloom.look.inside.read_stacks", None)
+    with pytest.raises(UsageError, match="the text has 81 pieces, and maps are drawn of 64 at most"):
+        head_maps(translator, encode_pair(translator, "a dog " * 40, short))
 
 
 @pytest.mark.parametrize("look", [head_maps, drift_of])

@@ -53,6 +53,7 @@ def test_scores_are_those_of_a_stacked_lstm_of_torch() -> None:
         {"cell": "lstm"},
         {"cell": "gru", "bidirectional": False},
         {"subsampling": "convolution", "cell": "rnn"},
+        {"subsampling": "planes", "channels": 3},
         {"encoder": "transformer", "heads": 2, "feed_forward": 16},
     ],
 )

@@ -1,5 +1,7 @@
 """The chunked loss equals torch's with all scores at once: value, gradients, every chunk size."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +11,12 @@ from seqloom.nn import outputs
 from seqloom.nn.outputs import Output, consistent_cross_entropy, smoothed_cross_entropy
 
 TOKENS, WIDTH, SYMBOLS = 11, 5, 7
+
+
+@pytest.fixture(autouse=True)
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few scores are left to the plain twin otherwise."""
+    monkeypatch.setattr(outputs, "MAX_WHOLE_ELEMENTS", 0)
 
 
 def plain_twin(
@@ -40,6 +48,16 @@ def test_value_and_gradients_equal_the_plain_twin(
     torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("elements", [TOKENS * SYMBOLS - 1, TOKENS * SYMBOLS])
+def test_few_scores_are_computed_at_once(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "MAX_WHOLE_ELEMENTS", elements)
+    features, weight, bias, targets = inputs(has_bias=True)
+    ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.1)
+    plain = plain_twin(features, weight, bias, targets, smoothing=0.1)
+    assert torch.equal(ours, plain) or elements < TOKENS * SYMBOLS
+    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_twin_follows_the_formula(smoothing: float) -> None:
     features, weight, bias, targets = inputs(has_bias=True)
@@ -67,8 +85,10 @@ def test_gradcheck() -> None:
     )
 
 
+@pytest.mark.parametrize("elements", [SYMBOLS, outputs.CHUNK_ELEMENTS])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_extreme_scores_do_not_overflow(smoothing: float) -> None:
+def test_extreme_scores_do_not_overflow(smoothing: float, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "CHUNK_ELEMENTS", elements)
     features, weight, bias, targets = inputs(has_bias=True, scale=1e30)
     wanted = [features, weight, bias]
     ours = smoothed_cross_entropy(features, weight, bias, targets, smoothing=smoothing)
@@ -99,13 +119,16 @@ def test_a_small_loss_under_large_scores_keeps_its_digits_in_float32() -> None:
 def made_gradients(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
     """The shapes of the gradients that the loss prepares from now on."""
     shapes: list[torch.Size] = []
-    zeros_like = torch.zeros_like
 
-    def counted(tensor: Tensor) -> Tensor:
-        shapes.append(tensor.shape)
-        return zeros_like(tensor)
+    def counting(make: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def counted(tensor: Tensor) -> Tensor:
+            shapes.append(tensor.shape)
+            return make(tensor)
 
-    monkeypatch.setattr(torch, "zeros_like", counted)
+        return counted
+
+    for name in ("empty_like", "zeros_like"):
+        monkeypatch.setattr(torch, name, counting(getattr(torch, name)))
     return shapes
 
 
@@ -119,7 +142,7 @@ def test_no_gradient_is_made_where_none_is_needed(monkeypatch: pytest.MonkeyPatc
     assert not value.requires_grad
     assert not fixed.requires_grad
     training = smoothed_cross_entropy(features, weight, bias, targets, smoothing=0.1)
-    assert shapes == [weight.shape, bias.shape if bias is not None else None]
+    assert shapes == [each.shape for each in (features, weight, bias) if each is not None]
     torch.testing.assert_close(training.detach(), value)
 
 
@@ -153,11 +176,15 @@ def test_a_second_derivative_is_an_error() -> None:
         gradient.sum().backward()
 
 
+@pytest.mark.parametrize("elements", [SYMBOLS, 3 * SYMBOLS, outputs.CHUNK_ELEMENTS])  # blocks of 1, 4 and 7 symbols
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_absent_symbols_are_as_if_the_table_did_not_have_them(has_bias: bool, smoothing: float) -> None:
+def test_absent_symbols_are_as_if_the_table_did_not_have_them(
+    has_bias: bool, smoothing: float, elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "CHUNK_ELEMENTS", elements)
     features, weight, bias, _ = inputs(has_bias=has_bias)
-    absent, present = (1, 4), torch.tensor([0, 2, 3, 5, 6])
+    absent, present = (0, 4), torch.tensor([1, 2, 3, 5, 6])
     targets = torch.randint(len(present), (TOKENS,))
     wanted = [features, weight] if bias is None else [features, weight, bias]
     ours = smoothed_cross_entropy(features, weight, bias, present[targets], smoothing=smoothing, absent=absent)

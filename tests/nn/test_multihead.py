@@ -24,7 +24,15 @@ from seqloom.nn.multihead import (
     attend_nearby,
     check_heads,
 )
-from seqloom.nn.packing import additive, future, length_mask, pack_features, packing_of, side_by_side
+from seqloom.nn.packing import (
+    additive,
+    full_packing,
+    future,
+    length_mask,
+    pack_features,
+    packing_of,
+    side_by_side,
+)
 from seqloom.nn.probe import Probe, listen
 from seqloom.reference.attention import attend as attend_plainly
 
@@ -350,3 +358,35 @@ def test_dropped_attention_weights_are_those_of_the_seed_in_training_only(window
     without = SelfAttention(WIDTH, HEADS, window=window).double()
     without.load_state_dict(attention.state_dict())
     torch.testing.assert_close(attended(1), without(x, packing, mask=None, is_causal=True), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("places", [1, 2, 9])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_heads_read_in_place_equal_heads_that_were_cut_out(
+    is_causal: bool, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attention = SelfAttention(WIDTH, HEADS, scale=0.7).double()
+    x = torch.randn(4 * places, WIDTH, dtype=DOUBLE, requires_grad=True)
+    packing = full_packing(4, places, device=x.device)
+    upstream, results = torch.randn_like(x), []
+    for limit in (0, multihead.MAX_DIRECT_KEYS):
+        monkeypatch.setattr(multihead, "MAX_DIRECT_KEYS", limit)
+        assert attention.is_direct(x, packing) == (limit > 0)
+        mixed = attention(x, packing, mask=None, is_causal=is_causal)
+        results.append((mixed, *torch.autograd.grad(mixed, [x, *attention.parameters()], upstream)))
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=1e-12)
+
+
+def test_heads_are_cut_out_for_padding_dropout_listeners_and_shorter_windows() -> None:
+    x = torch.randn(10, WIDTH)
+    full, padded = full_packing(2, 5, device=x.device), packing_of(torch.tensor([6, 4]), 6)
+    attention = SelfAttention(WIDTH, HEADS)
+    assert attention.is_direct(x, full)
+    assert not attention.is_direct(x, padded)
+    with listen(attention, "weights"):
+        assert not attention.is_direct(x, full)
+    with torch.no_grad():
+        assert not attention.is_direct(x, full)
+    assert [SelfAttention(WIDTH, HEADS, window=window).is_direct(x, full) for window in (4, 5)] == [False, True]
+    assert not SelfAttention(WIDTH, HEADS, dropout_rate=0.5).is_direct(x, full)
+    assert not SelfAttention(WIDTH, HEADS, key_heads=1).is_direct(x, full)

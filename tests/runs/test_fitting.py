@@ -9,6 +9,7 @@ import pytest
 from safetensors import SafetensorError
 
 import seqloom
+from seqloom.apps.encoder import Encoder
 from seqloom.apps.export import pack
 from seqloom.apps.language_model import LanguageModel
 from seqloom.apps.translator import Translator
@@ -94,8 +95,13 @@ def test_changed_text_is_refused_unless_it_is_allowed(tmp_path: Path, name: str)
 
 def test_fitted_models_are_recognised(fitted: Trained) -> None:
     assert isinstance(load_any(fitted.model).model, NGram)
-    for use in (load, Translator.load):
-        with pytest.raises(UsageError, match="does not translate: it is a language model of kind ngram"):
+    refusals = (
+        (load, "is not a neural network"),
+        (Encoder.load, "is not a neural network"),
+        (Translator.load, "does not translate"),
+    )
+    for use, refusal in refusals:
+        with pytest.raises(UsageError, match=f"{refusal}.*: it is a language model of kind ngram"):
             use(fitted.model)
 
 

@@ -430,6 +430,10 @@ def test_a_model_of_texts_refuses_images(place: Path, tmp_path: Path) -> None:
     assert f"{image}: this is an image (PNG), not a text; images are read by models of kind vit and swin" in found.err
     found = call("classify", trained.model, "--reference", image)
     assert (found.code, "this is an image (PNG)" in found.err) == (3, True)
+    for words in ([], ["--reference"]):
+        found = call("classify", trained.model, *words, place / "test.npz")
+        assert (found.code, found.out) == (3, "")
+        assert f"{place / 'test.npz'}: this is a ZIP archive (.zip, .npz, .docx …), not a text" in found.err
     found = call(
         "train", "model.kind=vit", f"training.start_from={trained.model}", "--train", place / "train", "--out", "x"
     )

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -317,6 +318,10 @@ def test_batches_change_nothing_and_bad_arguments_are_refused(tiny: Trained) -> 
         classifier.classify(["a very long text " * 40])
     with pytest.raises(UsageError, match=r"lines takes lines of text \(str\); line 1 is \('a', 'b'\)"):
         classifier.classify([("a", "b")])
+    for image in (Path("cat.png"), np.zeros((8, 8))):
+        with pytest.raises(UsageError, match=r"reads texts, and line 2 is .*; images are read by models of kind") as e:
+            classifier.classify(["a", image])  # type: ignore[list-item]
+        assert "\n" not in str(e.value)
     with pytest.raises(DataError, match="labels:2: the label 'x' is not among those of the model"):
         classifier.evaluate(["a", "b"], ["no", "x"])
     with pytest.raises(DataError, match="lines:2: the text is blank"):

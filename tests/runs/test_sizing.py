@@ -151,7 +151,7 @@ def test_letters_are_the_pieces_of_single_words(
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"{one}\t{other}\n" for one, other in zip(sources, targets, strict=True)))
     events: list[Event] = []
-    config = choose_config(None, [], train=[str(path)], dev=(), listener=events.append)
+    config = choose_config(None, ["task.kind=translation"], train=[str(path)], dev=(), listener=events.append)
     (sizing,) = [event for event in events if event.kind == "sizing"]
     reasons = [reason for reason in sizing["reasons"] if "pieces" in reason]
     if found is None:
@@ -163,9 +163,11 @@ def test_letters_are_the_pieces_of_single_words(
         has_phones = found == "words and phones"
         assert config.text.is_joint != has_phones
         assert config.text.side("target").kind == ("word" if has_phones else "char")
-        joint = choose_config(None, ["text.shared=true"], train=[str(path)], dev=(), listener=ignore)
+        joint = choose_config(
+            None, ["task.kind=translation", "text.shared=true"], train=[str(path)], dev=(), listener=ignore
+        )
         assert joint.text.side("target").kind == "char"
-    asked = choose_config(None, ["text.kind=bpe"], train=[str(path)], dev=(), listener=ignore)
+    asked = choose_config(None, ["task.kind=translation", "text.kind=bpe"], train=[str(path)], dev=(), listener=ignore)
     assert asked.text.kind == "bpe"
     assert asked.training.steps <= config.training.steps or found is None
 

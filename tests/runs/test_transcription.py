@@ -140,6 +140,8 @@ def test_recordings_of_any_rate_and_images_are_learned_from(tmp_path: Path) -> N
     assert trained is not None
     config = read_settings(trained.model)
     assert (config.data.frames.kind, config.data.frames.mel.rate, config.model.features) == ("sound", 8000, 40)  # type: ignore[union-attr]
+    vary = config.data.frames.vary
+    assert (config.data.frames.mel.dynamic_range, vary.warp, vary.speed, vary.time_masks) == (10.0, 0.25, 0.05, 0)
     said = [str(event["message"]) for event in events if event.kind == "notice"]
     assert any("1 of 13" in each and "too short for their transcripts and are left out" in each for each in said)
     assert len(Transcriber.load(trained.model).transcribe([tmp_path / "0.wav"])) == 1
@@ -164,3 +166,51 @@ def test_bad_samples_are_named_with_their_line_before_a_run_begins(tmp_path: Pat
     assert found.code == 3
     assert f"{tmp_path / 'table.tsv'}:2: " in found.err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_resume_notices_recordings_that_changed_behind_their_table(tmp_path: Path) -> None:
+    rows = []
+    for number in range(12):
+        write_tone(tmp_path / f"{number}.wav", [400, 900] if number % 2 else [900, 400])
+        rows.append(f"{number}.wav\t{'ab' if number % 2 else 'ba'}\n")
+    table = tmp_path / "tones.tsv"
+    table.write_text("".join(rows))
+    settings, run = [*TINY, "training.steps=2", "training.validate_every=2", "training.save_every=2"], tmp_path / "run"
+    train(None, settings, out=run, train=[str(table)], dev=[str(table)])
+    resume(run, ["training.steps=3"])
+    (tmp_path / "5.wav").touch()  # the same content at another time
+    resume(run, ["training.steps=4"])
+    write_tone(tmp_path / "5.wav", [900, 700])  # of the same length, behind the same table
+    with pytest.raises(DataError, match="has changed since it began"):
+        resume(run, ["training.steps=5"])
+    events = list[Event]()
+    resume(run, ["training.steps=5"], allow_data_change=True, listener=events.append)
+    assert any("encoding it again" in str(event["message"]) for event in events if event.kind == "notice")
+    (tmp_path / "5.wav").unlink()
+    resume(run, ["training.steps=6"], listener=events.append)
+    assert any("5.wav not found" in str(event["message"]) for event in events if event.kind == "notice")
+
+
+def test_an_attention_decoder_learns_is_resumed_searched_and_checked(place: Path, tmp_path: Path) -> None:
+    train_table, dev_table = [str(place / "train.jsonl")], [str(place / "dev.jsonl")]
+    settings = [*TINY[1:], "model.kind=listener", "model.stride=3", "training.schedule=constant"]
+    short = [*settings, "model.dropout_rate=0.2", "training.validate_every=2", "training.save_every=2"]
+    train(None, [*short, "training.steps=4"], out=tmp_path / "full", train=train_table, dev=dev_table)
+    train(None, [*short, "training.steps=2"], out=tmp_path / "parts", train=train_table, dev=dev_table)
+    resume(tmp_path / "parts", ["training.steps=4"], exact=True)
+    one, other = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("full", "parts"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    whole = train(None, [*settings, "training.steps=90"], out=tmp_path / "whole", train=train_table, dev=dev_table)
+    assert whole is not None
+    (record,) = call("transcribe", whole.model, "--reference", place / "test.jsonl", "--json").records
+    assert record["scores"][1]["value"] < 15
+    found = call("transcribe", whole.model, place / "test.jsonl", "--nbest", "3", "--beam", "6", "--json").records
+    for each in found:
+        scores = [one["score"] for one in each["nbest"]]
+        assert len(scores) == len({one["text"] for one in each["nbest"]}) == 3
+        assert scores == sorted(scores, reverse=True)
+        assert each["text"] == each["nbest"][0]["text"]
+    checked = call("selfcheck", whole.model, "--count", "8")
+    assert checked.code == 0, checked.out + checked.err
+    assert "listener" in call("info", whole.model).out
+    assert call("pack", whole.model, tmp_path / "listener.zip").code == 0

@@ -14,9 +14,10 @@ from torch import Tensor
 from search.steppers import Bigram, Grammar, History, Shortlisted, sentences
 from seqloom.core.errors import ConfigError, ModelError, UsageError
 from seqloom.core.stepping import Source, State, Step, Stepper
+from seqloom.core.symbols import BEGIN, END
 from seqloom.models.gpt import GptConfig
 from seqloom.nn.embeddings import Symbols
-from seqloom.search.ctc import CtcLanguageModel, ctc_beam_search, greedy_ctc_search
+from seqloom.search.ctc import CtcLanguageModel, CtcStepper, ctc_beam_search, greedy_ctc_search
 from seqloom.search.hypothesis import Hypothesis
 
 WIDE = 1000
@@ -285,3 +286,23 @@ def test_errors_name_the_value_and_the_remedy() -> None:
     log_probs[0, 1] = math.nan
     with pytest.raises(ModelError, match="frame 1 of sequence 0 has no probabilities"):
         ctc_beam_search(log_probs, lengths)
+
+
+def test_symbol_by_symbol_the_frames_give_the_probabilities_of_labellings() -> None:
+    """log P(y ∣ x) of each labelling by the chain rule; what follows a prefix sums to one, padding or not."""
+    log_probs, lengths = frames([4, 2], 6, seed=7, fill=3.0)
+    stepper = CtcStepper(log_probs, lengths)
+    for row, length in enumerate(lengths.tolist()):
+        real = log_probs[row, :length].clone()
+        real[:, [BEGIN, END]] = -math.inf
+        expected = every_labelling(real.log_softmax(1)[:, [0, 3, 4, 5]], 0)
+        source = Source(torch.full((2, 1), END), torch.ones(2, dtype=torch.long))
+        for labelling, value in expected.items():
+            symbols = [2 + symbol for symbol in labelling]
+            state: State = stepper.start(source)
+            total = 0.0
+            for last, symbol in zip((BEGIN, *symbols), (*symbols, END), strict=True):
+                step = stepper.step(state, torch.tensor([last, last]))
+                assert float(step.log_probs[row].logsumexp(0)) == pytest.approx(0, abs=1e-12)
+                total, state = total + float(step.log_probs[row, symbol]), step.state.select(torch.tensor([0, 1]))
+            assert total == pytest.approx(value, abs=1e-10)

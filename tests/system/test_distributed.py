@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from seqloom.core.events import ignore
+from seqloom.core.events import ignore, read_events
 from seqloom.runs import train as recipe
 from seqloom.training.checkpoint import Checkpoint, checkpoint_folder, newest_checkpoint, read_checkpoint
-from tiny_runs import TINY, train_files, write_corpus
+from tiny_runs import TINY, train_files, write_corpus, write_text
 from training.processes import run_toy, start
 from training.toy import ToyModel, same_bits
 
@@ -175,6 +175,31 @@ def test_two_ranks_classify_images_as_one_process_does(tmp_path: Path) -> None:
         written_by(tmp_path / str(ranks), ranks=ranks, name="model/model.safetensors", words=words, **files)
         for ranks in (1, 2)
     )
+    assert one.keys() == two.keys()
+    for name, expected in one.items():
+        torch.testing.assert_close(two[name], expected, rtol=0, atol=1e-5)
+
+
+def test_two_ranks_hide_the_tokens_that_one_process_hides(tmp_path: Path) -> None:
+    """Other noise is another gradient, so the same weights after a step of the second epoch have had the same noise."""
+    text, dev = (write_text(tmp_path / f"{name}.en", count=30, seed=seed) for name, seed in (("train", 3), ("dev", 4)))
+    words = ["model.kind=bert", "text.size=150", "model.width=16", "model.heads=2", "model.feed_forward=16"]
+    words += ["model.layers=1", "model.longest=16", "task.length=16", "task.tokens_per_batch=128"]
+    words += ["training.steps=5", "training.save_every=5", "training.validate_every=5", "training.batches_per_step=2"]
+    words += ["training.optimiser=sgd", "training.learning_rate=0.5", "training.warmup=1", "training.log_every=1"]
+    one, two = (
+        written_by(
+            tmp_path / str(ranks),
+            ranks=ranks,
+            name="model/model.safetensors",
+            words=words,
+            train=[str(text)],
+            dev=[str(dev)],
+        )
+        for ranks in (1, 2)
+    )
+    epochs = [event["epoch"] for event in read_events(tmp_path / "2" / "run" / "events.jsonl") if event.kind == "step"]
+    assert epochs[-1] > epochs[0]
     assert one.keys() == two.keys()
     for name, expected in one.items():
         torch.testing.assert_close(two[name], expected, rtol=0, atol=1e-5)

@@ -22,7 +22,9 @@ from seqloom.core.arguments import as_lines, as_whole_number, require_callable, 
 from seqloom.core.errors import DataError, ModelError, Problem, UsageError, warn
 from seqloom.data.images import checked_values, prepared, read_image
 from seqloom.data.labelled import JoinedIds, frame_texts, join_texts
+from seqloom.metrics.calibration import Reliability, measure_reliability
 from seqloom.metrics.classification import confusion_counts, score_labels
+from seqloom.metrics.confidence import softmax_at
 from seqloom.metrics.scoring import Bootstrap, CorpusScore, check_counts
 from seqloom.models.protocols import ClassificationModel, ImageClassificationModel
 from seqloom.runs.images import image_settings, scaling_of
@@ -70,6 +72,8 @@ class ClassifierScores:
     labels: tuple[str, ...]
     confusion: Int64[np.ndarray, "right predicted"]
     """How often each label (row) was predicted as each label (column), in the order of `labels`."""
+    reliability: Reliability
+    """How far the probabilities can be trusted: the expected calibration error, with ten groups of examples."""
 
 
 class Classifier:
@@ -90,6 +94,7 @@ class Classifier:
         reading = loaded.config.model.classifier_input
         self.longest, self._is_lowercase = reading.longest or loaded.config.data.longest, reading.lowercase
         self._model = loaded.model.eval()
+        self.temperature = float(loaded.card.trained_on.get("temperature", 1.0))
 
     def __repr__(self) -> str:
         return f"Classifier({self.loaded.summary()})"
@@ -150,14 +155,17 @@ class Classifier:
             known = ", ".join(map(repr, self.labels[:8])) + (", …" if len(self.labels) > 8 else "")
             message = f"the label {right[unknown[0]]!r} is not among those of the model ({known})"
             raise DataError(problems=[Problem(message, "labels", unknown[0] + 1)])
-        found = [each.label for each in self.classify(inputs, progress=progress)]
+        classified = self.classify(inputs, progress=progress)
+        found = [each.label for each in classified]
         if "" in found:
             raise DataError(problems=[Problem("the text is blank, and has no class", "lines", found.index("") + 1)])
         config = self.config
         drawn = bootstrap or Bootstrap(seed=config.seed, resamples=config.evaluation.resamples)
         accuracy, macro_f1 = score_labels(found, right, bootstrap=drawn)
         counts = confusion_counts(found, right, labels=self.labels)
-        return ClassifierScores(accuracy, macro_f1, self.labels, counts)
+        is_right = [float(one == other) for one, other in zip(found, right, strict=True)]
+        trust = measure_reliability([each.probability for each in classified], is_right, rows=10)
+        return ClassifierScores(accuracy, macro_f1, self.labels, counts, trust)
 
     def _of_images(
         self, images: Sequence[Picture], at_once: int, progress: Callable[[int, int], None]
@@ -170,14 +178,14 @@ class Classifier:
             pixels = scaling.apply(np.stack([self._pixels(images[at], number=at + 1) for at in some]))
             with torch.inference_mode():
                 scores = model.class_scores(torch.from_numpy(pixels).to(self.loaded.device))
-                probabilities[some.start : some.stop] = scores.double().softmax(1).cpu().numpy()
+                probabilities[some.start : some.stop] = softmax_at(scores.double().cpu().numpy(), self.temperature)
             progress(some.stop, len(images))
         return self._finite(probabilities)
 
     def _pixels(self, image: Picture, *, number: int) -> Float32[np.ndarray, "channels height width"]:
         """The values of an image in the size that the model reads."""
         place = f"image {number}" if isinstance(image, np.ndarray) else str(image)
-        raw = _as_raw(image, place) if isinstance(image, np.ndarray) else read_image(Path(image))
+        raw = as_raw_image(image, place) if isinstance(image, np.ndarray) else read_image(Path(image))
         model, _ = image_settings(self.config)
         (height, width), found = model.image_size, raw.shape[:2]
         if found != model.image_size and self.config.data.images.size is None:
@@ -187,11 +195,18 @@ class Classifier:
 
     def _texts(self, lines: Any) -> list[tuple[str, ...]]:
         """The one or two texts of each line."""
+        given = lines if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable) else list(lines)
+        for number, line in enumerate(given if isinstance(given, list) else [], start=1):
+            if isinstance(line, Path | np.ndarray):
+                raise UsageError(
+                    f"the model reads texts, and line {number} is {shown(line)}; images are read by models of kind vit "
+                    "and swin"
+                )
         if not self.is_paired:
-            return [(line,) for line in as_lines(lines, "lines")]
-        if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
+            return [(line,) for line in as_lines(given, "lines")]
+        if not isinstance(given, list):
             raise UsageError(f"lines takes a list of pairs of texts; got {shown(lines)}")
-        pairs = list(lines)
+        pairs = given
         for number, pair in enumerate(pairs, start=1):
             is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(each, str) for each in pair)
             if not is_pair:
@@ -211,7 +226,7 @@ class Classifier:
             with torch.inference_mode():
                 inputs = (torch.from_numpy(each).to(self.loaded.device) for each in framed)
                 scores = cast("ClassificationModel", model).class_scores(*inputs)
-                probabilities[places] = scores.double().softmax(1).cpu().numpy()
+                probabilities[places] = softmax_at(scores.double().cpu().numpy(), self.temperature)
             done += len(places)
             progress(done, len(texts))
         return self._finite(probabilities)
@@ -253,7 +268,7 @@ def as_pictures(images: Any) -> Sequence[Picture]:
     return found
 
 
-def _as_raw(image: np.ndarray, place: str) -> np.ndarray:
+def as_raw_image(image: np.ndarray, place: str) -> np.ndarray:
     """An array with its channels last."""
     array = image[:, :, None] if image.ndim == 2 else image
     if array.ndim != 3 or array.shape[2] not in (1, 3) or 0 in array.shape:

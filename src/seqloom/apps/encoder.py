@@ -64,7 +64,7 @@ class Encoder:
         if pooling is not None:
             require_choice(pooling, "pooling", get_args(Pooling))
         reading = loaded.config.model.sentence_reading
-        if reading is None or loaded.config.purpose == "classifier":
+        if reading is None:
             raise UsageError(by_origin(f"{loaded.folder} does not give vectors of texts: {in_words(loaded.config)}"))
         self.loaded, self.pooling = loaded, pooling
         self.config, self.card, self.tokenizer = loaded.config, loaded.card, loaded.tokenizers.source

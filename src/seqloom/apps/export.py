@@ -189,7 +189,7 @@ def export(
     # Libraries that are missing are reported before the weights are read.
     config = resolved(model, [])
     text = config.text
-    if config.purpose in ("classifier", "tagger", "forecaster", "transcriber", "summariser"):
+    if config.purpose in ("classifier", "tagger", "forecaster", "transcriber", "summariser", "captioner"):
         raise UsageError(f"{model} cannot be exported: {in_words(config)}, or pack it with seqloom pack")
     if config.data.symbols:
         raise UsageError(

@@ -5,8 +5,9 @@
     transcriber.transcribe(["digits.wav"], beam=16, language_model="lm/model", weight=0.3)
 
 Samples are files, or `Strokes`. They are read in order of length, and what is beside a sample in a batch changes
-nothing of its result. Without a beam, the transcript is that of the best path. With one, it is the best of all whose
-prefixes were kept (`search/ctc.py`), by itself or together with a language model.
+nothing of its result. Without a beam, the transcript of a CTC model is that of the best path. With one, it is the best
+of all whose prefixes were kept (`search/ctc.py`), by itself or together with a language model. A model with an
+attention decoder is decoded as translators are: greedily, or by beam search.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,15 +27,19 @@ from seqloom.core.stepping import Source, State, Step, Stepper
 from seqloom.core.symbols import UNKNOWN
 from seqloom.data.frames import Frames, Strokes, finished, kind_of, read_frames
 from seqloom.metrics.scoring import Bootstrap, CorpusScore, check_counts
-from seqloom.models.protocols import TranscriptionModel
+from seqloom.models.protocols import AttendsToFrames, TranscriptionModel
 from seqloom.runs.loading import Loaded, in_words, load_any, require_loaded
 from seqloom.runs.readers import require_reader
 from seqloom.runs.transcription import frame_kind, score_transcripts
+from seqloom.search.beam import beam_search
 from seqloom.search.ctc import CtcLanguageModel, ctc_beam_search, greedy_ctc_search
+from seqloom.search.ensemble import Fusion
+from seqloom.search.greedy import greedy_search
 from seqloom.search.hypothesis import Hypothesis
+from seqloom.search.settings import SearchConfig
 from seqloom.tasks.classification import batches_by_length
 from seqloom.tasks.settings import TranscriptionConfig
-from seqloom.tasks.transcription import pad_frames
+from seqloom.tasks.transcription import frame_search, pad_frames
 from seqloom.text.tokenizer import Tokenizer
 
 FRAMES_PER_BATCH = 8_000
@@ -111,49 +116,73 @@ class Transcriber:
         self,
         samples: Iterable[Recording],
         *,
+        progress: Callable[[int, int], None] = ignore_samples,
+        **search: Any,
+    ) -> list[Transcript]:
+        """The transcript of each sample: the first of what `nbest` finds, whose further arguments are `search`."""
+        return [best for best, *_ in self.nbest(samples, 1, progress=progress, **search)]
+
+    def nbest(
+        self,
+        samples: Iterable[Recording],
+        count: int,
+        *,
         beam: int | None = None,
         language_model: "Path | str | Loaded | None" = None,
         weight: float = WEIGHT,
         reward: float = 0.0,
         frames_per_batch: int = FRAMES_PER_BATCH,
         progress: Callable[[int, int], None] = ignore_samples,
-    ) -> list[Transcript]:
-        """The transcript of each sample.
+    ) -> list[list[Transcript]]:
+        """At most `count` transcripts of each sample, best first.
 
-        `beam` prefixes are kept; without it, the best path is taken. A `language_model` of the same characters counts
-        with this `weight`, and each symbol adds `reward` to the score. `progress` gets the samples done, and all.
+        `beam` prefixes are kept; without it, the best path is taken if one transcript is all. A `language_model` of the
+        same characters counts with this `weight`, and each symbol adds `reward` to the score. `progress` gets the
+        samples done, and all.
         """
         require_callable(progress, "progress")
-        given, found = self._as_samples(samples), list[Transcript]()
+        given, found = self._as_samples(samples), list[list[Transcript]]()
         fused = None if language_model is None else self.fused(language_model, weight)
         for begin in range(0, len(given), SAMPLES_AT_ONCE):
             some = given[begin : begin + SAMPLES_AT_ONCE]
             frames = [self._frames(sample, number) for number, sample in enumerate(some, start=begin + 1)]
-            found += self.transcribe_frames(
-                frames, beam=beam, language_model=fused, reward=reward, frames_per_batch=frames_per_batch
+            found += self.nbest_of_frames(
+                frames, count, beam=beam, language_model=fused, reward=reward, frames_per_batch=frames_per_batch
             )
             progress(len(found), len(given))
         return found
 
-    def transcribe_frames(
+    def transcribe_frames(self, samples: Sequence[Frames], **search: Any) -> list[Transcript]:
+        """The transcript of each sample; `search` is what `nbest_of_frames` takes."""
+        return [best for best, *_ in self.nbest_of_frames(samples, 1, **search)]
+
+    def nbest_of_frames(
         self,
         samples: Sequence[Frames],
+        count: int,
         *,
         beam: int | None = None,
         language_model: CtcLanguageModel | None = None,
         reward: float = 0.0,
         frames_per_batch: int = FRAMES_PER_BATCH,
-    ) -> list[Transcript]:
-        """The same for frames as the model reads them, which `finished` of `data/frames.py` gives."""
+    ) -> list[list[Transcript]]:
+        """What `nbest` gives, for frames as the model reads them, which `finished` of `data/frames.py` gives."""
         at_once = as_whole_number(frames_per_batch, "frames_per_batch", least=1)
+        nbest = as_whole_number(count, "count", least=1)
         width = None if beam is None else as_whole_number(beam, "beam", least=1)
-        found: dict[int, Transcript] = {}
+        if width is None and (language_model is not None or reward or nbest > 1):
+            width = max(BEAM, nbest)
+        if width is not None and nbest > width:
+            raise UsageError(f"a beam of {width} has no {nbest} transcripts; give beam={nbest} or more")
+        search = _Search(width, nbest, language_model, reward)
+        found: dict[int, list[Transcript]] = {}
         for places in batches_by_length([len(each) for each in samples], tokens=at_once):
-            scores, lengths = self._scores([samples[place] for place in places.tolist()])
-            hypotheses = _search(scores, lengths, beam=width, language_model=language_model, reward=reward)
+            hypotheses = self._searched([samples[place] for place in places.tolist()], search)
             for place, best in zip(places.tolist(), hypotheses, strict=True):
-                text = self.tokenizer.decode(best.symbols)
-                found[place] = Transcript(text, best.score, dict(best.terms), best.is_complete)
+                found[place] = [
+                    Transcript(self.tokenizer.decode(each.symbols), each.score, dict(each.terms), each.is_complete)
+                    for each in best
+                ]
         return [found[place] for place in range(len(samples))]
 
     def evaluate(
@@ -189,13 +218,21 @@ class Transcriber:
         return CtcLanguageModel(stepper, weight)
 
     @torch.inference_mode()
-    def _scores(self, samples: Sequence[Frames]) -> tuple[Float[Tensor, "batch time symbols"], Int[Tensor, " batch"]]:
+    def _searched(self, samples: Sequence[Frames], search: "_Search") -> list[list[Hypothesis]]:
         frames, lengths = (each.to(self.loaded.device) for each in pad_frames(samples))
-        scores, left = cast("TranscriptionModel", self._model).frame_scores(frames, lengths)
-        if not bool(scores.isfinite().all()):
+        model = self._model
+        if isinstance(model, AttendsToFrames):
+            memory = model.remember(frames, lengths)
+            self._require_numbers(memory.states)
+            return search.by_steps(*frame_search(model, memory))
+        scores, left = cast("TranscriptionModel", model).frame_scores(frames, lengths)
+        self._require_numbers(scores)
+        return search.by_frames(scores, left)
+
+    def _require_numbers(self, found: Tensor) -> None:
+        if not bool(found.isfinite().all()):
             folder = by_origin(str(self.loaded.folder))
             raise ModelError(f"{folder} gives scores that are not numbers; its weights are damaged")
-        return scores, left
 
     def _frames(self, sample: Path | Strokes, number: int) -> Frames:
         if kind_of(sample) != self.kind:
@@ -215,18 +252,35 @@ class Transcriber:
         return [Path(sample) if isinstance(sample, str) else sample for sample in found]
 
 
-def _search(
-    scores: Float[Tensor, "batch time symbols"],
-    lengths: Int[Tensor, " batch"],
-    *,
-    beam: int | None,
-    language_model: CtcLanguageModel | None,
-    reward: float,
-) -> list[Hypothesis]:
-    if beam is None and language_model is None and not reward:
-        return greedy_ctc_search(scores, lengths)
-    found = ctc_beam_search(scores, lengths, beam=beam or BEAM, language_model=language_model, reward=reward)
-    return [best for best, *_ in found]
+@dataclass(frozen=True)
+class _Search:
+    """How transcripts are searched for; without a beam, greedily."""
+
+    beam: int | None
+    nbest: int
+    language_model: CtcLanguageModel | None
+    reward: float
+
+    def by_frames(
+        self, scores: Float[Tensor, "batch time symbols"], lengths: Int[Tensor, " batch"]
+    ) -> list[list[Hypothesis]]:
+        """Of a CTC model."""
+        if self.beam is None:
+            return [[found] for found in greedy_ctc_search(scores, lengths)]
+        return ctc_beam_search(
+            scores, lengths, beam=self.beam, nbest=self.nbest, language_model=self.language_model, reward=self.reward
+        )
+
+    def by_steps(self, stepper: Stepper, source: Source) -> list[list[Hypothesis]]:
+        """Of a decoder."""
+        settings = SearchConfig(length_normalisation="none", alpha=0.0, reward=self.reward)
+        if self.beam is None:
+            return [[found] for found in greedy_search(stepper, source, settings)]
+        lm = self.language_model
+        if lm is not None and lm.weight:
+            stepper = Fusion(stepper, lm.stepper, weight=lm.weight, is_normalised=False)
+        settings = settings.model_copy(update={"beam": self.beam, "nbest": self.nbest})
+        return beam_search(stepper, source, settings)
 
 
 class RenumberedStepper:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqloom.cli.arguments import Encoding, ModelFolder, OnBadUtf8
+from seqloom.cli.arguments import Encoding, ModelFolder, OnBadUtf8, require_picture
 from seqloom.cli.console import clean, counted, examples, score_rows, show_events, table
 from seqloom.cli.inputs import TextEncoding, open_input, read_blocks
 from seqloom.core.errors import DataError, Problem, UsageError
@@ -23,6 +23,7 @@ EXAMPLES = examples(
     "echo 'a delightful film' | seqloom classify run/model --probabilities",
     "seqloom classify run/model questions.txt --json",
     "seqloom classify run/model --reference test.tsv",
+    "seqloom classify run/model --reference test.tsv --picture confusion.png",
     "cut -f 2,3 pairs.tsv | seqloom classify run/model",
     "seqloom classify images/model cat.png dog.png --probabilities",
     "seqloom classify images/model --reference test.npz",
@@ -57,6 +58,14 @@ Reference = Annotated[
         "confused, instead of labels.",
     ),
 ]
+PictureFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--picture",
+        metavar="FILE",
+        help="Of --reference, draw which labels are confused and how far confidences can be trusted: .png or .svg.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print a JSON record per line or image, or one with all scores.")]
 
 
@@ -65,26 +74,29 @@ def classify(
     files: Files = None,
     probabilities: Probabilities = False,
     reference: Reference = None,
+    picture: PictureFile = None,
     encoding: Encoding = None,
     on_bad_utf8: OnBadUtf8 = None,
     json: Json = False,
 ) -> None:
     """Print the class of each line of a text, or of each image: one of the labels that the model was trained with.
 
-    N lines in, N lines out; a blank line stays blank. Train a classifier with [bold]seqloom train model.kind=bert
+    N lines in, N lines out; a blank line stays blank. Train a classifier with [bold]seqloom train
     task.kind=classification --train reviews.tsv --out run[/bold].
 
     A model of images prints the class and the name of each file, and only classes for an .npz file. Train one with
     [bold]seqloom train model.kind=vit --train FOLDER --out run[/bold].
 
     With [bold]--reference[/bold], or for a folder with one subfolder of images per class, the right labels are known,
-    and the predicted ones are scored.
+    and the predicted ones are scored: accuracy, macro-F1, and the expected calibration error of the confidences.
     """
     given = files or []
     if reference is not None and given:
         raise UsageError(f"--reference {reference} holds texts and labels; leave out {given[0]}")
     if reference is not None and probabilities:
         raise UsageError("--probabilities cannot be combined with --reference, which prints scores")
+    if picture is not None:
+        require_picture(picture)
     decoding = TextEncoding.of(encoding, on_bad_utf8)
 
     from seqloom.apps.classifier import Classifier
@@ -92,11 +104,15 @@ def classify(
     classifier = Classifier.load(model)
     if reference is None and classifier.reads_images and (reference := _folder_per_class(given)) and probabilities:
         raise UsageError(f"--probabilities cannot be combined with {reference}, a folder per class, which is scored")
+    if picture is not None and reference is None:
+        raise UsageError(f"--picture {picture} draws scores; give the right labels with --reference FILE")
     with show_events(as_json=json, has_progress=reference is not None) as listener:
         if reference is not None:
             score = _score_images if classifier.reads_images else partial(_score, decoding=decoding)
             scores = score(classifier, reference, listener=listener)
             print(json_line(_record(scores)) if json else "\n".join(_describe(scores)))
+            if picture is not None:
+                _draw(scores, picture)
         elif classifier.reads_images:
             _print_images(classifier, given, probabilities=probabilities, json=json)
         else:
@@ -230,10 +246,18 @@ def _score(
     return classifier.evaluate(texts, labels, progress=partial(progress, listener, f"classifying {reference}"))
 
 
+def _draw(scores: "ClassifierScores", picture: Path) -> None:
+    from seqloom.drawing.confusion import plot_confusion
+
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    plot_confusion(picture, labels=scores.labels, counts=scores.confusion, reliability=scores.reliability)
+
+
 def _record(scores: "ClassifierScores") -> dict[str, object]:
     return {
         "lines": int(scores.confusion.sum()),
         "scores": [scores.accuracy, scores.macro_f1],
+        "calibration_error": round(scores.reliability.error, 6),
         "labels": scores.labels,
         "confusion": scores.confusion.tolist(),
     }
@@ -243,6 +267,9 @@ def _describe(scores: "ClassifierScores") -> list[str]:
     """The scores, and how often each label was predicted as each other one."""
     labels, counts = scores.labels, scores.confusion
     rows = [*score_rows([scores.accuracy, scores.macro_f1])]
+    trust = scores.reliability
+    groups = f"{len(trust.rows)} groups of examples"
+    rows.append(f"expected calibration error {trust.error:.3f} in {groups}: mean |share of right labels − confidence|")
     if len(labels) <= MAX_SHOWN_LABELS:
         names = [clean(label) for label in labels]
         right = [["right \\ predicted", *names, "recall"]]

@@ -1,6 +1,6 @@
-"""`seqloom compare`: the ladder from a dictionary to a Transformer on one corpus."""
+"""`seqloom compare`: the ladder of a task, from counting to a Transformer, on one set of data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,12 +18,17 @@ EXAMPLES = examples(
     "seqloom compare --train train.de,train.en --dev dev.de,dev.en --test test.de,test.en --minutes 150 --out ladder",
     "seqloom compare --train corpus.de-en.tsv --minutes 20 --out ladder --rungs dictionary,phrases,transformer",
     "seqloom compare --train corpus.de,corpus.en --minutes 90 --out ladder --rung my-transformer.yaml",
+    "seqloom compare --train train.conllu --test test.conllu --minutes 30 --out taggers task.columns='[upos]'",
+    "seqloom compare --train load.csv --minutes 15 --out forecasters model.horizon=24",
     "seqloom compare --resume ladder",
 )
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="path=value", help="Settings: data.source=de, data.target=en, seed=2."),
+    typer.Argument(
+        metavar="path=value",
+        help="Settings: seed=2, data.source=de, data.target=en; of other tasks task.kind, and all of task and data.",
+    ),
 ]
 DevFiles = Annotated[
     list[str] | None,
@@ -50,7 +55,7 @@ Rungs = Annotated[
     typer.Option(
         "--rungs",
         metavar="NAMES",
-        help="Only these rungs: dictionary, channel, phrases, rnn, attention, transformer; separated by commas.",
+        help="Only these rungs, separated by commas, such as dictionary,phrases,transformer.",
     ),
 ]
 OwnRungs = Annotated[
@@ -80,13 +85,18 @@ def compare(
     encoding: Encoding = None,
     json: JsonEvents = False,
 ) -> None:
-    """Compare translators on your own text, from a dictionary to a Transformer, and learn which one pays.
+    """Compare models on your own data, from counting to a Transformer, and learn which one pays.
 
-    Each rung is an ordinary run below [bold]--out[/bold], trained on the same pairs and measured on the same test set.
-    Rungs that count words and phrases take the time that they need; neural networks share the remaining minutes.
+    Each rung is an ordinary run below [bold]--out[/bold], trained on the same data and measured on the same test set.
+    Rungs that count take the time that they need; neural networks share the remaining minutes.
+
+    The task is recognised by the files, or set by task.kind: pairs (dictionary, channel, phrases, rnn, attention,
+    transformer), tagging (majority, hmm, window, one-way, two-way, crf, transformer), classification (majority, bayes,
+    bert) or forecasting (last, season, average, ridge, linear, mlp, recurrent, transformer).
 
     The report (report.html, report.md, report.json) is written after each rung: scores with intervals, tests between
-    neighbours, quality by length, word frequency and number of pairs, speed, size, ten sentences, and advice.
+    neighbours, speed, size and advice; of translators also quality by length, word frequency and number of pairs, and
+    ten sentences.
     """
     given = parse_words(words)
     if given.others:
@@ -111,13 +121,14 @@ def compare(
     for file in (file for each in [*paths, rung or []] for file in each):
         require_file(file)
 
-    from seqloom.compare import ladder
-    from seqloom.compare.report import HTML, to_markdown, write_report
+    from seqloom.compare import ladder, report, task_report
     from seqloom.compare.rungs import Rung, choose_rungs
+    from seqloom.compare.subject import PAIRS, Order
 
     def rungs_of(record: Mapping[str, Any]) -> tuple[Rung, ...]:
         own = {name: Path(path) for name, path in record["configs"].items()}
-        return choose_rungs([name for name in record["rungs"] if name not in own], list(own.values()))
+        names = [name for name in record["rungs"] if name not in own]
+        return choose_rungs(names, list(own.values()), kind=record.get("kind", PAIRS))
 
     with show_events(as_json=json) as listener:
         if resume is not None:
@@ -125,35 +136,74 @@ def compare(
         else:
             assert out is not None
             assert minutes is not None
-            settings = _settings(given.overrides)
-            chosen = choose_rungs([each.strip() for each in rungs.split(",")] if rungs else [], rung or [])
-            order = ladder.Order(
+            settings = dict(each.split("=", 1) for each in given.overrides)
+            kind = _kind(settings.pop("task.kind", None), paths[0], words=given.overrides, encoding=encoding or "utf-8")
+            _require_known(settings, kind)
+            chosen = choose_rungs([each.strip() for each in rungs.split(",")] if rungs else [], rung or [], kind=kind)
+            seed = int(settings.pop("seed", "1"))
+            of_pairs = kind == PAIRS
+            order = Order(
                 train=tuple(paths[0]),
                 dev=tuple(paths[1]),
                 test=tuple(paths[2]),
                 minutes=minutes,
                 rungs=chosen,
-                languages=(settings.get("data.source"), settings.get("data.target")),
+                languages=(settings.get("data.source"), settings.get("data.target")) if of_pairs else (None, None),
                 encoding=encoding or "utf-8",
-                seed=int(settings.get("seed", "1")),
+                seed=seed,
+                kind=kind,
+                settings=() if of_pairs else tuple(f"{name}={value}" for name, value in settings.items()),
             )
             climbing = ladder.start(out, order, listener=listener)
-        climbing.climb(after_step=write_report)
-        report = write_report(climbing)
+        if climbing.order.kind == PAIRS:
+            climbing.climb(after_step=report.write_report)
+            found = report.write_report(climbing)
+            advice, shown = found.advice, report.to_markdown(found).partition("## Ten sentences")[0]
+        else:
+            climbing.climb(after_step=task_report.write_report)
+            of_task = task_report.write_report(climbing)
+            advice, shown = of_task.advice, task_report.to_markdown(of_task)
     if json:
-        print(json_line({"report": str(climbing.out / "report.json"), "advice": report.advice}))
+        print(json_line({"report": str(climbing.out / report.JSON), "advice": advice}))
         return
-    print(to_markdown(report).partition("## Ten sentences")[0].rstrip())
-    print(f"\nReport  {climbing.out / HTML}  ({duration(climbing.state.seconds)})")
+    print(shown.rstrip())
+    print(f"\nReport  {climbing.out / report.HTML}  ({duration(climbing.state.seconds)})")
 
 
-def _settings(overrides: list[str] | tuple[str, ...]) -> dict[str, str]:
-    """The settings of a comparison by name; others are refused."""
-    known = ("data.source", "data.target", "seed")
-    found = dict(each.split("=", 1) for each in overrides)
-    for name in found:
-        if name not in known:
-            raise UsageError(f"{name} is not a setting of compare ({', '.join(known)}); put it into a --rung file")
-    if not found.get("seed", "1").isdigit():
-        raise UsageError(f"seed={found['seed']} is not a whole number")
-    return found
+def _kind(given: str | None, files: Sequence[Path], *, words: Sequence[str], encoding: str) -> str:
+    """The task that is compared: as `task.kind` names it, or as the files show."""
+    from seqloom.compare.rungs import LADDERS
+    from seqloom.runs.recognition import recognise, require_one
+
+    kind = given
+    if kind is None:
+        has_languages = {"data.source", "data.target"} <= {each.partition("=")[0] for each in words}
+        names = [str(path) for path in files]
+        options = [word for name in names for word in ("--train", name)]
+        reading = require_one(
+            () if has_languages else recognise(names, encoding=encoding),
+            names=names,
+            words=[*words, *options],
+            command="compare",
+        )
+        kind = "translation" if reading is None else reading.setting.partition("=")[2]
+    if kind not in LADDERS:
+        origin = f"task.kind={kind}" if given is not None else f"{files[0]} is for {kind}, which"
+        raise UsageError(f"{origin} has no rungs to compare; the tasks are {', '.join(LADDERS)}")
+    return kind
+
+
+def _require_known(settings: Mapping[str, str], kind: str) -> None:
+    """Refuse settings of a comparison that are unknown, or that belong to a rung."""
+    if kind == "translation":
+        known: tuple[str, ...] = ("data.source", "data.target", "seed")
+        wrong = [name for name in settings if name not in known]
+    else:
+        known = ("task.kind", "task.*", "data.*", "text.*", "model.horizon", "model.history", "seed")
+        sections = ("task.", "data.", "text.")
+        own = ("data.train", "data.dev", "data.encoding")
+        wrong = [name for name in settings if name in own or not (name in known or name.startswith(sections))]
+    if wrong:
+        raise UsageError(f"{wrong[0]} is not a setting of compare ({', '.join(known)}); put it into a --rung file")
+    if not settings.get("seed", "1").isdigit():
+        raise UsageError(f"seed={settings['seed']} is not a whole number")

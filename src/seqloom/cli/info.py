@@ -107,7 +107,10 @@ def _describe(
     from seqloom.text.tokenizer import Tokenizers
 
     use, search = config.purpose, {}
-    if use == "translator":
+    if use == "captioner":
+        languages = f"{use} of images" + (f" in {card.target}" if card.target else "")
+        search = config.search.with_output_limit(card.output_limit).model_dump(mode="json")
+    elif use == "translator":
         languages = f"{card.source or '?'} → {card.target or '?'}"
         if config.model.is_fitted:
             search = config.search.model_dump(mode="json", include=set(FOLLOWED_BY_FITTED))
@@ -133,16 +136,17 @@ def _describe(
     arrays: list[tuple[str, str]] = []
     if isinstance(config.model, FitsText | FitsPairs | FitsDocuments):
         arrays = list(config.model.describe(map_safetensors(folder / "model.safetensors")).items())
+    reads: list[tuple[str, str]] = []
     if config.model.reads_images:
         reads = [("Images", row) for row in _settings(config.data.images.model_dump(mode="json"))]
     elif not config.model.has_vocabulary:
         reads = _series(config)
-    else:
+    if config.model.has_vocabulary:
         tokenizers = Tokenizers.load(folder / "text")
         pieces = f"{tokenizers.target.size:,} pieces"
         if not tokenizers.is_shared:
             pieces = f"{tokenizers.source.size:,} source and {tokenizers.target.size:,} target pieces"
-        reads = [("Text", row) for row in (pieces, *_settings(config.text.model_dump(mode="json")))]
+        reads += [("Text", row) for row in (pieces, *_settings(config.text.model_dump(mode="json")))]
         if config.purpose == "transcriber":
             frames = config.data.frames.model_dump(mode="json")
             frames |= {f"mel.{name}": value for name, value in frames.pop("mel").items() if frames["kind"] == "sound"}
@@ -152,7 +156,9 @@ def _describe(
     for score in card.scores:
         interval = interval_text((score["interval"][0], score["interval"][1])) if score.get("interval") else ""
         value = "∞" if score["value"] is None else score_text(score["name"], score["value"])
-        unit = {"labelled images": "images", "series": "windows"}.get(config.data_kind, "lines")
+        unit = {"labelled images": "images", "captioned images": "images", "series": "windows"}.get(
+            config.data_kind, "lines"
+        )
         where = f"{score.get('data', '?')}, {score.get('lines', '?')} {unit}"
         scores.append(("Scores", f"{score['name']} {value} {interval} on {where}  {score['signature']}"))
     if (note := card.trained_on.get("unbeaten")) is not None:
@@ -237,7 +243,9 @@ def _data(trained_on: dict[str, Any]) -> list[str]:
         size_of = f"{counted(trained_on['lines'], 'line')}, {counted(trained_on.get('tokens', 0), 'token')}"
         rows.append(f"{size_of}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
     if "images" in trained_on:
-        rows.append(f"{counted(trained_on['images'], 'image')}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
+        captions = f" with {counted(trained_on['captions'], 'caption')}" if "captions" in trained_on else ""
+        size_of = f"{counted(trained_on['images'], 'image')}{captions}"
+        rows.append(f"{size_of}, fingerprint {str(trained_on.get('data', '?'))[:12]}")
     if "rows" in trained_on:
         size_of = f"{counted(trained_on['rows'], 'row')} of {trained_on.get('series', '?')} series"
         rows.append(f"{size_of}, fingerprint {str(trained_on.get('data', '?'))[:12]}")

@@ -282,7 +282,7 @@ def languages_for(model: Path | None, paths: Sequence[Path | None], overrides: S
 
 
 def formats_for(model: Path | None, overrides: Sequence[str] = ()) -> Sequence[Format]:
-    """The formats of pairs, as the model was trained on them: with symbols, or as replies."""
+    """The formats of pairs, as the model was trained on them: with symbols."""
     if model is None:
         return FORMATS
     from seqloom.apps.search_settings import resolved

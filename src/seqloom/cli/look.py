@@ -19,7 +19,7 @@ from seqloom.cli.arguments import (
 from seqloom.cli.console import clean, examples, show_events, table
 from seqloom.cli.inputs import languages_for, open_translator, read_pairs
 from seqloom.core.errors import UsageError
-from seqloom.core.events import json_line, progress
+from seqloom.core.events import json_line, notice, progress
 from seqloom.core.files import require_folders_above
 from seqloom.text.formats.readers import holds_both_sides
 
@@ -646,9 +646,16 @@ def heads(
     with show_events(as_json=json) as listener:
         pairs = read_pairs(files, languages=languages_for(model, files), listener=listener)
         gold = None if links is None else [each.sure for each in read_gold(links, len(pairs)).links]
-        kept = [at for at, pair in enumerate(pairs) if not any(map(is_blank, pair))][:lines]
+        seen = [at for at, pair in enumerate(pairs) if not any(map(is_blank, pair))][:lines]
         loaded = load(model)
         require_translator(loaded.folder, loaded.config)
+        sides = zip((loaded.tokenizers.source, loaded.tokenizers.target), (0, 1), strict=True)
+        encoded = [tokenizer.encode_many([pairs[at][side] for at in seen]) for tokenizer, side in sides]
+        longest = loaded.config.data.longest
+        kept = [at for at, *ids in zip(seen, *encoded, strict=True) if max(map(len, ids)) < longest]
+        if len(kept) < len(seen):
+            left_out = f"{len(seen) - len(kept):,} of {len(seen):,} pairs"
+            notice(listener, f"{left_out} have {longest:,} tokens or more on a side; they are left out")
         found = best_head(
             loaded,
             [pairs[at] for at in kept],

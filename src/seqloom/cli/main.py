@@ -13,6 +13,7 @@ import typer
 from seqloom.cli import (
     align,
     average,
+    caption,
     classify,
     compare,
     config,
@@ -76,6 +77,7 @@ app.command(epilog=classify.EXAMPLES, rich_help_panel=USE)(classify.classify)
 app.command(epilog=tag.EXAMPLES, rich_help_panel=USE)(tag.tag)
 app.command(epilog=forecast.EXAMPLES, rich_help_panel=USE)(forecast.forecast)
 app.command(epilog=transcribe.EXAMPLES, rich_help_panel=USE)(transcribe.transcribe)
+app.command(epilog=caption.EXAMPLES, rich_help_panel=USE)(caption.caption)
 app.command(epilog=summarise.EXAMPLES, rich_help_panel=USE)(summarise.summarise)
 app.command(epilog=embed.EXAMPLES, rich_help_panel=USE)(embed.embed)
 app.command(epilog=retrieve.EXAMPLES, rich_help_panel=USE)(retrieve.retrieve)

@@ -162,12 +162,12 @@ def _read(file: Path, model: "LanguageModel", decoding: TextEncoding, *, listene
         lines = read_text(file, decoding, warn=warn).lines
     else:
         corpus = TextCorpus(
-            [file], encoding=decoding.encoding, unit=data.unit, on_bad=decoding.on_bad, language=data.target
+            [file], encoding=decoding.encoding, unit=data.text_unit, on_bad=decoding.on_bad, language=data.target
         )
         for sentence in corpus.notices:
             warn(sentence)
         return [line.text for line in corpus]
-    pieces = [text for _, text in split_pieces(iter(lines), data.unit)]
+    pieces = [text for _, text in split_pieces(iter(lines), data.text_unit)]
     if not pieces:
         name = "standard input" if file == STDIN else str(file)
         raise DataError(f"{name} is {'empty' if not lines else 'blank'}; expected at least one line of text")

@@ -30,7 +30,7 @@ EXAMPLES = examples(
     "seqloom train --train corpora --dev dev.de,dev.en --out run data.source=de data.target=en",
     "seqloom train model.kind=rnn_lm --train text.txt --out language-model",
     "seqloom train model.kind=ngram --train text.txt --dev dev.txt --out ngram model.order=5",
-    "seqloom train model.kind=bert task.kind=classification --train reviews.tsv --out run",
+    "seqloom train task.kind=classification --train reviews.tsv --out run",
     "seqloom train task.kind=denoising --train text.de --train text.en --out trunk",
     "seqloom train --train corpus.de --train corpus.en --out run training.start_from=trunk",
     "seqloom train --train a.en --train a.de --out run training.start_from=opus-mt-en-de training.lora.rank=8",
@@ -127,8 +127,9 @@ def train(
     [bold]model.kind[/bold] selects the model: transformer (the default), t5, seq2seq, phrases, channel and dictionary
     translate; rnn_lm, gpt, elmo, vae, ngram, markov and hmm are language models; bert is an encoder, with
     task.kind=classification a classifier, and with task.kind=contrastive it learns vectors of sentences from pairs;
-    tagger tags words; vit and swin classify images; ctc transcribes recordings and handwriting; forecaster continues
-    series of numbers; word2vec learns word vectors.
+    classifier learns labels of texts; tagger tags words; vit and swin classify images; ctc and listener transcribe
+    recordings and handwriting; captioner describes images; forecaster continues series of numbers; word2vec learns word
+    vectors.
 
     Settings that you do not give are chosen from the size of the data, and the reasons are printed.
 
@@ -213,6 +214,7 @@ def describe(trained: "Trained") -> list[str]:
         "tagger": [f"seqloom tag {model} FILE"],
         "forecaster": [f"seqloom forecast {model} FILE", f"seqloom forecast {model} FILE --backtest"],
         "transcriber": [f"seqloom transcribe {model} FILE"],
+        "captioner": [f"seqloom caption {model} IMAGE", f"seqloom caption {model} --reference TABLE"],
         "summariser": [f"seqloom summarise {model} FILE", f"seqloom summarise {model} --reference FILE"],
         "denoiser": [f"seqloom train --train SOURCE --train TARGET --out RUN training.start_from={model}"],
     }[trained.use]

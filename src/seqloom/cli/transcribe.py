@@ -15,7 +15,7 @@ from seqloom.core.errors import UsageError
 from seqloom.core.events import Listener, json_line, progress
 
 if TYPE_CHECKING:
-    from seqloom.apps.transcriber import Transcriber, TranscriberScores
+    from seqloom.apps.transcriber import Transcriber, TranscriberScores, Transcript
     from seqloom.data.transcribed import Sample
 
 EXAMPLES = examples(
@@ -23,6 +23,7 @@ EXAMPLES = examples(
     "seqloom transcribe run/model lines/*.png --json",
     "seqloom transcribe run/model samples.tsv > transcripts.tsv",
     "seqloom transcribe run/model --reference test.tsv",
+    "seqloom transcribe run/model digits.wav --nbest 5 --json",
     "seqloom transcribe run/model digits.wav --beam 16 --language-model lm/model --weight 0.3",
 )
 
@@ -52,6 +53,12 @@ Beam = Annotated[
         "--beam", metavar="N", min=1, max=10_000, help="Search with N prefixes; by default the best path is taken."
     ),
 ]
+Nbest = Annotated[
+    int | None,
+    typer.Option(
+        "--nbest", metavar="N", min=1, max=10_000, help="Print the N best transcripts of each sample with their scores."
+    ),
+]
 LanguageModel = Annotated[
     Path | None,
     typer.Option(
@@ -71,6 +78,7 @@ def transcribe(
     files: Files = None,
     reference: Reference = None,
     beam: Beam = None,
+    nbest: Nbest = None,
     language_model: LanguageModel = None,
     weight: Weight = None,
     encoding: Encoding = None,
@@ -89,6 +97,10 @@ def transcribe(
         raise UsageError("no samples: name recordings, images or strokes, or tables of them")
     if weight is not None and language_model is None:
         raise UsageError(f"--weight {weight:g} is that of a language model; give one with --language-model")
+    if nbest is not None and reference is not None:
+        raise UsageError("--nbest cannot be combined with --reference, which scores the best transcript")
+    if nbest is not None and beam is not None and nbest > beam:
+        raise UsageError(f"--nbest {nbest} is larger than --beam {beam}; give --beam {nbest} or more")
     decoding = TextEncoding.of(encoding, on_bad_utf8)
 
     from seqloom.apps.transcriber import WEIGHT, Transcriber
@@ -104,7 +116,7 @@ def transcribe(
             scores = _score(transcriber, reference, search, decoding=decoding, listener=listener)
             print(json_line(_record(scores)) if json else "\n".join(score_rows([scores.wer, scores.cer])))
         else:
-            _print(transcriber, _samples(given, decoding), search, json=json)
+            _print(transcriber, _samples(given, decoding), search, nbest=nbest, json=json)
 
 
 def _samples(files: Sequence[Path], decoding: TextEncoding) -> list["Sample"]:
@@ -122,16 +134,32 @@ def _samples(files: Sequence[Path], decoding: TextEncoding) -> list["Sample"]:
     return found
 
 
-def _print(transcriber: "Transcriber", samples: Sequence["Sample"], search: dict[str, Any], *, json: bool) -> None:
+def _print(
+    transcriber: "Transcriber",
+    samples: Sequence["Sample"],
+    search: dict[str, Any],
+    *,
+    nbest: int | None,
+    json: bool,
+) -> None:
     for begin in range(0, len(samples), SAMPLES_AT_ONCE):
         some = samples[begin : begin + SAMPLES_AT_ONCE]
-        for sample, found in zip(some, transcriber.transcribe([each.source for each in some], **search), strict=True):
+        results = transcriber.nbest([each.source for each in some], nbest or 1, **search)
+        for sample, found in zip(some, results, strict=True):
             if json:
-                record = {"file": sample.name(), "text": found.text, "score": round(found.score, 6)}
-                print(json_line({**record, "terms": {name: round(term, 6) for name, term in found.terms.items()}}))
-            else:
-                print(f"{clean(sample.name())}\t{clean(found.text)}")
+                records = [_transcript(each) for each in found]
+                others = {} if nbest is None else {"nbest": records}
+                print(json_line({"file": sample.name(), **records[0], **others}))
+                continue
+            for each in found:
+                score = "" if nbest is None else f"\t{each.score:.4f}"
+                print(f"{clean(sample.name())}\t{clean(each.text)}{score}")
         sys.stdout.flush()
+
+
+def _transcript(found: "Transcript") -> dict[str, object]:
+    terms = {name: round(term, 6) for name, term in found.terms.items()}
+    return {"text": found.text, "score": round(found.score, 6), "terms": terms}
 
 
 def _score(

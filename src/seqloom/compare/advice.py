@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seqloom.compare.results import RungResult, Step
+from seqloom.compare.results import BLEU, Result, Scale, Step
 
 SIGNIFICANT = 0.05
 """Differences with a p-value below it are not put down to chance."""
@@ -26,27 +26,29 @@ class Advice:
 
 
 def advise(
-    results: Sequence[RungResult],
+    results: Sequence[Result],
     against_best: Mapping[str, Step],
     points: Mapping[str, Mapping[int, float]],
     *,
     test_pairs: int,
     leaked: int,
     skipped: Sequence[str] = (),
+    scale: Scale = BLEU,
+    unit: str = "pairs",
 ) -> list[Advice]:
     """What to take for this data, from the results in the order of the ladder.
 
     `against_best` has the test between each other rung and the best; `points` BLEU by the number of pairs;
-    `skipped` the names of rungs that were not trained.
+    `skipped` the names of rungs that were not trained. `scale` is that of the main scores, `unit` what the sets count.
     """
     if not results:
-        return [Advice("No rung was climbed.", "All of them were skipped; raise --minutes, or give more pairs.")]
-    best = max(results, key=lambda each: each.bleu.value)
-    if best.bleu.value < USELESS:
-        sentence = f"The best BLEU is {best.bleu.value:.1f} ({best.name}). Raise --minutes, or give more pairs."
+        return [Advice("No rung was climbed.", f"All of them were skipped; raise --minutes, or give more {unit}.")]
+    best = best_of(results, scale)
+    if scale is BLEU and best.main.value < USELESS:
+        sentence = f"The best BLEU is {best.main.value:.1f} ({best.name}). Raise --minutes, or give more pairs."
         return [Advice("No rung has learned to translate.", sentence)]
     equal = [each for each in results if each is not best and against_best[each.name].p_value >= SIGNIFICANT]
-    found = [_choice(best, equal, results)]
+    found = [_choice(best, equal, results, scale)]
     if equal:
         cheapest = min(equal, key=lambda each: each.minutes)
         if cheapest.minutes < best.minutes:
@@ -54,9 +56,9 @@ def advise(
             found.append(
                 Advice(
                     f"{cheapest.name} costs less and may be as good.",
-                    f"It took {cheapest.minutes:.1f} minutes in place of {best.minutes:.1f}, and its BLEU of "
-                    f"{cheapest.bleu.value:.1f} differs from {best.bleu.value:.1f} by no more than chance would give "
-                    f"(p = {step.p_value:.2g}).",
+                    f"It took {cheapest.minutes:.1f} minutes in place of {best.minutes:.1f}, and its {scale.name} of "
+                    f"{scale.shown(cheapest.main.value)} differs from {scale.shown(best.main.value)} by no more than "
+                    f"chance would give (p = {step.p_value:.2g}).",
                 )
             )
     if skipped:
@@ -73,43 +75,50 @@ def advise(
             Advice(
                 f"{names} {'was' if len(improving) == 1 else 'were'} still improving.",
                 f"The dev loss was at its lowest when the minutes ({minutes}) were over, before the steps that would "
-                "suit this text; raise --minutes.",
+                f"suit this {'text' if scale is BLEU else 'data'}; raise --minutes.",
             )
         )
     found += _curve_advice(best, points)
     if test_pairs < MIN_TEST_LINES:
         found.append(
             Advice(
-                f"Take these scores with care: the test set has {test_pairs:,} pairs.",
-                f"Intervals of so few lines are wide; use at least {MIN_TEST_LINES}.",
+                f"Take these scores with care: the test set has {test_pairs:,} {unit}.",
+                f"Intervals of so few {'lines' if scale is BLEU else unit} are wide; use at least {MIN_TEST_LINES}.",
             )
         )
     if leaked:
         found.append(
             Advice(
-                f"{leaked:,} of {test_pairs:,} test pairs are in the training text.",
-                "Rungs that remember whole sentences gain most from them; remove them with seqloom doctor --fix "
-                "leakage.",
+                f"{leaked:,} of {test_pairs:,} test {unit} are in the training text.",
+                "Rungs that remember whole sentences gain most from them; remove them"
+                + (" with seqloom doctor --fix leakage." if scale is BLEU else "."),
             )
         )
     return found
 
 
-def _choice(best: RungResult, equal: Sequence[RungResult], results: Sequence[RungResult]) -> Advice:
+def best_of(results: Sequence[Result], scale: Scale) -> Result:
+    """The result with the best main score."""
+    return (min if scale.is_error else max)(results, key=lambda each: each.main.value)
+
+
+def _choice(best: Result, equal: Sequence[Result], results: Sequence[Result], scale: Scale) -> Advice:
     others = [each for each in results if each is not best and each not in equal]
-    reason = f"BLEU {best.bleu.value:.1f} [{best.bleu.low:.1f}, {best.bleu.high:.1f}] is the highest"
+    interval = f"[{scale.shown(best.main.low)}, {scale.shown(best.main.high)}]"
+    extreme, beside = ("lowest", "below") if scale.is_error else ("highest", "above")
+    reason = f"{scale.name} {scale.shown(best.main.value)} {interval} is the {extreme}"
     if others:
-        second = max(others, key=lambda each: each.bleu.value)
+        second = best_of(others, scale)
         reason += (
-            f", {best.bleu.value - second.bleu.value:.1f} above {second.name}, more than chance would give "
-            f"(p < {SIGNIFICANT:g})"
+            f", {scale.shown(abs(best.main.value - second.main.value))} {beside} {second.name}, more than chance would "
+            f"give (p < {SIGNIFICANT:g})"
         )
     if equal:
         reason += f"; not distinguishable from it: {', '.join(each.name for each in equal)}"
     return Advice(f"Take {best.name} for this data.", f"{reason}.")
 
 
-def _curve_advice(best: RungResult, points: Mapping[str, Mapping[int, float]]) -> list[Advice]:
+def _curve_advice(best: Result, points: Mapping[str, Mapping[int, float]]) -> list[Advice]:
     found = []
     curve = sorted(points.get(best.name, {}).items())
     if len(curve) >= 2:

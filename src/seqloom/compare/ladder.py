@@ -1,7 +1,7 @@
-"""The ladder: every rung trained on the same text, measured on the same lines, within one budget of minutes.
+"""The ladder: every rung trained on the same data, measured on the same test set, within one budget of minutes.
 
 out/data/            the training, dev and test set of all rungs, and parts of the training set for the curves
-out/rungs/NAME/      an ordinary run, and test.txt with its translations of the test set
+out/rungs/NAME/      an ordinary run, and test.txt with its translations of the test set, or test.json with its answers
 out/curves/SIZE/     runs of the curves
 out/compare.json     what is done, written after each step: a comparison that was killed continues after the last one
 out/report.html, report.md, report.json, and ladder.svg, the bars of the report
@@ -17,32 +17,20 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from seqloom.apps.translator import Translator
-from seqloom.compare.results import (
-    RungResult,
-    bleu_by_length,
-    bleu_of,
-    score_lines,
-    word_counts,
-    words_by_frequency,
-)
-from seqloom.compare.rungs import CURVE_SIZES, REPORT_SHARE, Rung, refused, share_minutes
-from seqloom.compare.splits import Splits, make_splits, read_splits
+from seqloom.compare.pairs import Pairs
+from seqloom.compare.results import Result, RungResult, TaskResult
+from seqloom.compare.rungs import REPORT_SHARE, Rung, refused, share_minutes
+from seqloom.compare.subject import PAIRS, Clock, Order, Subject, is_of_pairs
+from seqloom.compare.tasks import TaskSubject
 from seqloom.core.errors import ModelError, SeqloomError, SeqloomWarning, Stopped, UsageError
-from seqloom.core.events import Event, Listener, ignore, notice, phase, progress_counter
+from seqloom.core.events import Event, Listener, notice, phase
 from seqloom.core.files import read_json, write_atomically
-from seqloom.doctor.examination import diagnose
-from seqloom.metrics.scoring import score
 from seqloom.runs import train as recipe
 from seqloom.runs.model_dir import read_card
-from seqloom.text.formats.segments import Languages
 from seqloom.training.progress import Outcome
 from seqloom.training.run_guard import locked
 
 STATE, FORMAT = "compare.json", 1
-
-WARM_UP_LINES = 8
-"""Lines translated before the speed is measured, so that nothing is compiled or read from disk in between."""
 
 MIN_POINT_MINUTES = 0.5
 """Minutes that a trained rung needs for a point of its curve."""
@@ -59,36 +47,6 @@ IMPROVING_SHARE = 0.9
 SHOWN_EVENTS = frozenset({"progress", "phase", "step", "model", "bad_step", "save_failed", "resumed"})
 """What is shown of the runs; the rest is in their journals."""
 
-Clock = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Order:
-    """What is to be compared."""
-
-    train: tuple[Path, ...]
-    dev: tuple[Path, ...] = ()
-    test: tuple[Path, ...] = ()
-    minutes: float = 60.0
-    rungs: tuple[Rung, ...] = ()
-    languages: Languages = (None, None)
-    encoding: str = "utf-8"
-    seed: int = 1
-
-    def record(self) -> dict[str, Any]:
-        """What must be the same when a comparison is resumed, as JSON."""
-        return {
-            "train": [str(path) for path in self.train],
-            "dev": [str(path) for path in self.dev],
-            "test": [str(path) for path in self.test],
-            "rungs": [rung.name for rung in self.rungs],
-            "configs": {rung.name: str(rung.config) for rung in self.rungs if rung.config is not None},
-            "languages": list(self.languages),
-            "encoding": self.encoding,
-            "seed": self.seed,
-            "minutes": self.minutes,
-        }
-
 
 @dataclass
 class State:
@@ -102,7 +60,7 @@ class State:
     """The minutes that trained rungs were given when they began."""
     steps: dict[str, int] = field(default_factory=dict)
     """The steps of those that have time for fewer than would be chosen for their text, by `RUNG@SET`."""
-    results: dict[str, RungResult] = field(default_factory=dict)
+    results: dict[str, Result] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     """Why a rung or a point was left out."""
     points: dict[str, float] = field(default_factory=dict)
@@ -130,7 +88,8 @@ class State:
             values = read_json(path)
             if values["format"] > FORMAT:
                 raise ModelError(f"{path} has format {values['format']}; use a newer version of Seqloom")
-            results = {name: RungResult.from_json(each) for name, each in values["results"].items()}
+            read = RungResult.from_json if is_of_pairs(values["order"]) else TaskResult.from_json
+            results: dict[str, Result] = {name: read(each) for name, each in values["results"].items()}
             known = {name: values[name] for name in _PARTS}
             return State(**known, results=results)
         except FileNotFoundError:
@@ -150,6 +109,12 @@ class _Probed(Exception):
         self.steps_per_second = steps_per_second
 
 
+def make_subject(out: Path, order: Order, *, listener: Listener, clock: Clock) -> Subject:
+    """What an order compares, with its sets below `out`/data."""
+    made = Pairs if order.kind == PAIRS else TaskSubject
+    return made(out / "data", order, listener=listener, clock=clock)
+
+
 class Ladder:
     """A comparison under way."""
 
@@ -157,13 +122,8 @@ class Ladder:
         self.out, self.order, self.state = out, order, state
         self._listener, self._clock = listener, clock
         self._before, self._began = state.seconds, clock()
-        self._splits: Splits | None = None
-
-    @property
-    def splits(self) -> Splits:
-        """The text of all rungs."""
-        assert self._splits is not None
-        return self._splits
+        self.subject: Subject = make_subject(out, order, listener=listener, clock=clock)
+        """What is compared."""
 
     def climb(self, *, after_step: Callable[["Ladder"], object] = lambda _ladder: None) -> None:
         """Do whatever is not done yet. `after_step` is called after each step, when its result is on disk."""
@@ -173,7 +133,7 @@ class Ladder:
 
     def _climb(self, after_step: Callable[["Ladder"], object]) -> None:
         self._prepare()
-        rungs, pairs = self.order.rungs, self.splits.train_pairs
+        rungs, pairs = self.order.rungs, self.subject.size()
         counted = [rung for rung in rungs if rung.is_counted]
         for number, rung in enumerate([*counted, *(rung for rung in rungs if not rung.is_counted)], start=1):
             if rung.name in self.state.results or rung.name in self.state.skipped:
@@ -197,42 +157,10 @@ class Ladder:
 
     def _prepare(self) -> None:
         """Write the sets and let the doctor look at them."""
-        folder = self.out / "data"
-        self._splits = read_splits(folder)
-        if self._splits is None:
-            shutil.rmtree(folder, ignore_errors=True)
-            self._phase("reading the text")
-            order = self.order
-            self._splits = make_splits(
-                folder,
-                train=order.train,
-                dev=order.dev,
-                test=order.test,
-                languages=order.languages,
-                encoding=order.encoding,
-                sizes=CURVE_SIZES,
-                seed=order.seed,
-                listener=self._listener,
-            )
-            self._save()  # from here on it can be resumed
-        if self.state.doctor is None:
-            self._phase("the doctor looks at the text")
-            files = {name: self._splits.files(name) for name in ("train", "dev", "test")}
-            found = diagnose(
-                files["train"],
-                dev=files["dev"],
-                test=files["test"],
-                languages=(self._splits.source, self._splits.target),
-                listener=ignore,
-            )
-            self.state.doctor = {
-                "verdict": found.verdict.sentence,
-                "faults": [
-                    {"severity": fault.severity, "title": fault.title, "sentence": fault.sentence}
-                    for fault in found.faults
-                ],
-            }
-            notice(self._listener, f"doctor: {found.verdict.sentence}")
+        self.subject.prepare()
+        self._save()  # from here on it can be resumed
+        if self.state.doctor is None and (found := self.subject.examine()) is not None:
+            self.state.doctor = found
             self._save()
 
     def _climb_rung(self, rung: Rung, minutes: float) -> str | None:
@@ -242,8 +170,11 @@ class Ladder:
             minutes = self.state.minutes.setdefault(rung.name, minutes)
             self._save()
         try:
-            trained = self._run(run, rung, "train", minutes=minutes)
-            self.state.results[rung.name] = self._measure(rung, run, trained)
+            if rung.is_twin:
+                self.state.results[rung.name] = self.subject.count(rung, run)
+            else:
+                trained = self._run(run, rung, "train", minutes=minutes)
+                self.state.results[rung.name] = self._measure(rung, run, trained)
         except Stopped:
             raise
         except SeqloomError as error:
@@ -260,63 +191,38 @@ class Ladder:
         return train_rung(
             run,
             rung,
-            files={side: [str(path) for path in self.splits.files(part)] for side, part in _sides(name)},
-            overrides=[*self.splits.overrides(), f"seed={self.order.seed}"],
+            files={side: self.subject.files(part) for side, part in _sides(name)},
+            overrides=[*self.subject.overrides(), f"seed={self.order.seed}"],
             minutes=minutes,
             probe=self.out / "probe",
             limit=limit,
             listener=shown_of(self._listener, run.name if name == "train" else f"{rung.name} with {name}"),
         )
 
-    def _measure(self, rung: Rung, run: Path, trained: recipe.Trained) -> RungResult:
-        """Translate the test set and score it."""
-        sources, references = self.splits.lines("test")
-        language = self.splits.target
-        texts, seconds = self._translate(run, sources, rung.name)
-        write_atomically(run / "test.txt", "".join(f"{text}\n" for text in texts))
-        bleu, chrf, signatures = score_lines(texts, references, language=language, seed=self.order.seed)
+    def _measure(self, rung: Rung, run: Path, trained: recipe.Trained) -> Result:
+        """Score a rung on the test set."""
         outcome = trained.outcome
-        model = run / "model"
-        known = word_counts(self.splits.lines("train")[1])
-        return RungResult(
-            rung.name,
-            bleu,
-            chrf,
-            minutes=outcome.seconds / 60 if not rung.is_counted else _fitting_minutes(model),
-            sentences_per_second=len(sources) / max(seconds, 1e-9),
-            megabytes=sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6,
-            parameters=read_card(model).parameters,
+        return self.subject.measure(
+            rung,
+            run,
+            minutes=_fitting_minutes(run / "model") if rung.is_counted else outcome.seconds / 60,
             is_improving=self._was_cut_short(rung, outcome) and _was_late(outcome),
-            signatures=signatures,
-            by_length=bleu_by_length(sources, texts, references, language=language),
-            by_frequency=words_by_frequency(texts, references, known=known),
         )
 
     def _was_cut_short(self, rung: Rung, outcome: Outcome) -> bool:
         """Whether a rung made fewer steps than it would have made without a limit of time."""
         return outcome.reason == "minutes" or f"{rung.name}@train" in self.state.steps
 
-    def _translate(self, run: Path, sources: Sequence[str], name: str) -> tuple[list[str], float]:
-        """Translations of lines, and the seconds that they took."""
-        translator = Translator.load(run / "model")
-        count = progress_counter(self._listener, f"{name}: translating the test set", len(sources))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SeqloomWarning)
-            translator.search(sources[:WARM_UP_LINES])
-            began = self._clock()
-            found = translator.search(sources, progress=count)
-            return [each[0].text for each in found], self._clock() - began
-
     def _wanted_points(self) -> list[tuple[Rung, int]]:
         """Points of the curves that are missing: counted rungs first, then trained ones, each time the best first."""
         done = {**self.state.points, **self.state.skipped}
         climbed = [rung for rung in self.order.rungs if rung.name in self.state.results]
-        for rung in climbed:  # all pairs were measured with the rung itself
+        sizes = [size for size in self.subject.sizes if size < self.subject.size()]
+        for rung in climbed if self.subject.sizes else []:  # all pairs were measured with the rung itself
             self.state.points.setdefault(
-                point_name(rung.name, self.splits.train_pairs), self.state.results[rung.name].bleu.value
+                point_name(rung.name, self.subject.size()), self.state.results[rung.name].main.value
             )
-        climbed.sort(key=lambda rung: (not rung.is_counted, -self.state.results[rung.name].bleu.value))
-        sizes = [size for size in CURVE_SIZES if size < self.splits.train_pairs]
+        climbed.sort(key=lambda rung: (not rung.is_counted, -self.state.results[rung.name].main.value))
         wanted = [(rung, size) for rung in climbed if rung.is_counted for size in sizes]
         wanted += [(rung, size) for rung in climbed if not rung.is_counted for size in sizes]
         return [(rung, size) for rung, size in wanted if point_name(rung.name, size) not in done]
@@ -324,7 +230,7 @@ class Ladder:
     def _measure_point(self, rung: Rung, size: int) -> None:
         """BLEU of a rung on a part of the training text."""
         name = point_name(rung.name, size)
-        share = size / self.splits.train_pairs
+        share = size / self.subject.size()
         minutes = max(MIN_POINT_MINUTES, self.state.minutes.get(rung.name, 0.0) * share)
         if not rung.is_counted and minutes > self._left():
             self.state.skipped[name] = f"{rung.name} with {size:,} pairs was skipped: no minutes are left"
@@ -333,10 +239,7 @@ class Ladder:
         run = self.out / "curves" / str(size) / rung.name
         try:
             self._run(run, rung, f"train-{size}", minutes=minutes)
-            sources, references = self.splits.lines("test")
-            texts, _ = self._translate(run, sources, f"{rung.name} with {size:,} pairs")
-            metric = bleu_of(self.splits.target)
-            self.state.points[name] = score(metric, texts, references=references).value
+            self.state.points[name] = self.subject.score_point(run, f"{rung.name} with {size:,} pairs")
         except Stopped:
             raise
         except SeqloomError as error:
@@ -362,8 +265,8 @@ class Ladder:
             return left
         if rung.name in self.state.minutes:
             return self.state.minutes[rung.name]
-        pairs = self.splits.train_pairs
-        parts = sum(size for size in CURVE_SIZES if size < pairs) / pairs
+        pairs = self.subject.size()
+        parts = sum(size for size in self.subject.sizes if size < pairs) / pairs
         results = self.state.results
         counted = [each for each in self.order.rungs if each.is_counted and each.name in results]
         left -= sum(results[each.name].minutes * parts for each in counted)
@@ -499,6 +402,8 @@ def resume(
             languages=(given["languages"][0], given["languages"][1]),
             encoding=given["encoding"],
             seed=int(given["seed"]),
+            kind=str(given.get("kind", PAIRS)),
+            settings=tuple(map(str, given.get("settings", ()))),
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ModelError(f"{out / STATE} is damaged ({error}); start a new comparison in another folder") from error

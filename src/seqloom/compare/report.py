@@ -6,11 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 from seqloom.compare.advice import Advice, advise
 from seqloom.compare.ladder import Ladder, curves_of
-from seqloom.compare.results import RungResult, Step, compare_neighbours, compare_two
+from seqloom.compare.pairs import Pairs
+from seqloom.compare.results import BLEU, Result, RungResult, Scale, Score, Step, compare_neighbours, compare_two
 from seqloom.compare.rungs import Rung
 from seqloom.compare.splits import Splits
 from seqloom.core.files import write_atomically
@@ -55,8 +56,10 @@ class Report:
 
 def make_report(ladder: Ladder) -> Report:
     """The report of what is done so far."""
-    rungs, splits, state, seed = ladder.order.rungs, ladder.splits, ladder.state, ladder.order.seed
-    results = tuple(state.results[rung.name] for rung in rungs if rung.name in state.results)
+    rungs, state, seed = ladder.order.rungs, ladder.state, ladder.order.seed
+    splits = cast("Pairs", ladder.subject).splits
+    known = cast("Mapping[str, RungResult]", state.results)
+    results = tuple(known[rung.name] for rung in rungs if rung.name in known)
     sources, references = splits.lines("test")
     translations = {
         each.name: (ladder.out / "rungs" / each.name / "test.txt").read_text(encoding="utf-8").split("\n")[:-1]
@@ -129,7 +132,7 @@ def to_markdown(report: Report) -> str:
         "| rung | BLEU | chrF | minutes | sentences/s | megabytes |",
         "|---|---|---|--:|--:|--:|",
         *(
-            f"| {each.name} | {_score(each.bleu)} | {_score(each.chrf)} | {_minutes(each.minutes)} | "
+            f"| {each.name} | {_score(each.bleu)} | {_score(each.chrf)} | {minutes_text(each.minutes)} | "
             f"{each.sentences_per_second:,.1f} | {each.megabytes:.1f} |"
             for each in report.results
         ),
@@ -207,9 +210,9 @@ def to_html(report: Report) -> str:
             f"<p><strong>{escape(each.text)}</strong> <span class='quiet'>{escape(each.reason)}</span></p>"
             for each in report.advice
         ),
-        "BARS": draw_bars(results),
+        "BARS": draw_bars(results, BLEU),
         "TABLE": _results_table(report),
-        "SKIPPED": _list(report.skipped),
+        "SKIPPED": list_of(report.skipped),
         "STEPS": _steps_table(report.steps),
         "LEGEND": _legend(names),
         "CURVES": draw_lines(curves, names, below="training pairs", is_logarithmic=True),
@@ -225,7 +228,12 @@ def to_html(report: Report) -> str:
 
 def to_svg(report: Report) -> str:
     """The bars of the page as a picture of their own, for documents that show it."""
-    height = _bars_height(report.results)
+    return svg_of_bars(report.results, BLEU)
+
+
+def svg_of_bars(results: Sequence[Result], scale: Scale) -> str:
+    """The main score of each rung as a picture."""
+    height = _bars_height(results)
     colours = " ".join(f".s{at} {{ fill: {colour}; }}" for at, colour in enumerate(_PICTURE_COLOURS))
     style = (
         "text { font: 11px system-ui, sans-serif; fill: #555; } .value { fill: #111; font-weight: 600; } "
@@ -234,22 +242,23 @@ def to_svg(report: Report) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">'
         f'<style>{style}</style><rect width="{WIDTH}" height="{height}" fill="#fff"/>'
-        f"{''.join(_bars(report.results))}</svg>\n"
+        f"{''.join(_bars(results, scale))}</svg>\n"
     )
 
 
-def draw_bars(results: Sequence[RungResult]) -> str:
-    """BLEU of each rung as a bar, with its interval."""
-    return _svg("BLEU of each rung", _bars(results), width=WIDTH, height=_bars_height(results)) if results else ""
+def draw_bars(results: Sequence[Result], scale: Scale) -> str:
+    """The main score of each rung as a bar, with its interval."""
+    bars = _bars(results, scale) if results else []
+    return _svg(f"{scale.name} of each rung", bars, width=WIDTH, height=_bars_height(results)) if results else ""
 
 
-def _bars_height(results: Sequence[RungResult]) -> int:
+def _bars_height(results: Sequence[Result]) -> int:
     return len(results) * BAR_ROW + 6
 
 
-def _bars(results: Sequence[RungResult]) -> list[str]:
+def _bars(results: Sequence[Result], scale: Scale) -> list[str]:
     name_width = 90
-    top = max(10.0, max(each.bleu.high for each in results)) * 1.08
+    top = max(scale.least_top, max(each.main.high for each in results)) * 1.08
     room = WIDTH - name_width - 138  # the value with its interval is written behind the bar
 
     def across(value: float) -> float:
@@ -258,14 +267,14 @@ def _bars(results: Sequence[RungResult]) -> list[str]:
     parts = []
     for at, each in enumerate(results):
         y, middle = at * BAR_ROW + 4, at * BAR_ROW + 1 + BAR_ROW / 2
-        low, high = across(each.bleu.low), across(each.bleu.high)
+        low, high = across(each.main.low), across(each.main.high)
         parts += [
             f'<text x="{name_width - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(each.name)}</text>',
-            f'<rect class="s{at % 6}" x="{name_width}" y="{y}" width="{across(each.bleu.value) - name_width:.1f}" '
+            f'<rect class="s{at % 6}" x="{name_width}" y="{y}" width="{across(each.main.value) - name_width:.1f}" '
             f'height="{BAR_ROW - 10}" rx="2"/>',
             f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}M{low:.1f} {middle - 5:.1f}v10'
             f'M{high:.1f} {middle - 5:.1f}v10"/>',
-            f'<text class="value" x="{high + 8:.1f}" y="{middle + 4:.1f}">{_score(each.bleu)}</text>',
+            f'<text class="value" x="{high + 8:.1f}" y="{middle + 4:.1f}">{scale.with_interval(each.main)}</text>',
         ]
     return parts
 
@@ -346,7 +355,7 @@ def _results_table(report: Report) -> str:
             f'<span title="{escape(sentences[each.name], quote=True)}">{escape(each.name)}</span>',
             _score(each.bleu),
             _score(each.chrf),
-            _minutes(each.minutes),
+            minutes_text(each.minutes),
             f"{each.sentences_per_second:,.1f}",
             f"{each.megabytes:,.1f}",
             f"{each.parameters:,}",
@@ -354,7 +363,7 @@ def _results_table(report: Report) -> str:
         for each in report.results
     ]
     heads = ["rung", "BLEU", "chrF", "minutes", "sentences/s", "megabytes", "numbers stored"]
-    return _table(heads, rows) + _list([f"{name}: {sentence}" for name, sentence in sentences.items()])
+    return table(heads, rows) + list_of([f"{name}: {sentence}" for name, sentence in sentences.items()])
 
 
 def _steps_table(steps: Sequence[Step]) -> str:
@@ -367,10 +376,11 @@ def _steps_table(steps: Sequence[Step]) -> str:
         ]
         for step in steps
     ]
-    return _table(["from → to", "difference in BLEU", "95% interval", "p"], rows)
+    return table(["from → to", "difference in BLEU", "95% interval", "p"], rows)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are HTML."""
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return (
@@ -398,10 +408,11 @@ def _data(report: Report) -> str:
             f"{splits.leaked_sources:,} of {splits.test_pairs:,} test sources are also in the training text, "
             f"{splits.leaked:,} with the same target."
         )
-    return _list([*found, leaks])
+    return list_of([*found, leaks])
 
 
-def _list(items: Sequence[str]) -> str:
+def list_of(items: Sequence[str]) -> str:
+    """Sentences as a list."""
     return f"<ul class='quiet'>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>" if items else ""
 
 
@@ -419,9 +430,10 @@ def _pair_of(splits: Splits) -> str:
     return f"{splits.source or '?'} → {splits.target or '?'}"
 
 
-def _minutes(minutes: float) -> str:
+def minutes_text(minutes: float) -> str:
+    """Minutes as tables show them."""
     return f"{minutes:.1f}" if minutes >= 1 else f"{minutes:.2f}"
 
 
-def _score(score: Any) -> str:
-    return f"{score.value:.1f} [{score.low:.1f},\N{NO-BREAK SPACE}{score.high:.1f}]"
+def _score(score: Score) -> str:
+    return BLEU.with_interval(score)

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from seqloom.metrics.scoring import Bootstrap, CorpusScore, paired_bootstrap, score
+from seqloom.metrics.scoring import Bootstrap, CorpusScore, Metric, paired_bootstrap, score
 from seqloom.metrics.translation import Bleu, Chrf, tokenize_for
 from seqloom.text.marks import split_words
 
@@ -38,8 +38,82 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """How the main score of a comparison is named and shown."""
+
+    name: str
+    decimals: int = 1
+    is_error: bool = False
+    """Whether less is better."""
+    least_top: float = 0.0
+    """The least value at the right end of a picture of bars."""
+
+    def shown(self, value: float) -> str:
+        return f"{value:.{self.decimals}f}"
+
+    def with_interval(self, score: Score) -> str:
+        return f"{self.shown(score.value)} [{self.shown(score.low)},\N{NO-BREAK SPACE}{self.shown(score.high)}]"
+
+
+BLEU = Scale("BLEU", least_top=10.0)
+
+
+class Result(Protocol):
+    """What any rung reached on the test set."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def main(self) -> Score:
+        """The score by which rungs are compared."""
+        ...
+
+    @property
+    def minutes(self) -> float:
+        """Of training or fitting."""
+        ...
+
+    @property
+    def is_improving(self) -> bool:
+        """Whether its dev loss was still falling when its minutes were over."""
+        ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a rung reached on the test set of a task other than translation."""
+
+    name: str
+    scores: Mapping[str, Score]
+    """The main one first."""
+    minutes: float
+    per_second: float
+    """Words, texts or forecasts per second."""
+    megabytes: float
+    parameters: int
+    """0 of rules without any."""
+    is_improving: bool
+    signatures: Mapping[str, str]
+
+    @property
+    def main(self) -> Score:
+        return next(iter(self.scores.values()))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> "TaskResult":
+        """What `to_json` gave. A TypeError or KeyError if something is missing."""
+        return TaskResult(**{**values, "scores": {name: Score(**each) for name, each in values["scores"].items()}})
+
+
+@dataclass(frozen=True)
 class RungResult:
-    """What a rung reached on the test set."""
+    """What a translator reached on the test set."""
 
     name: str
     bleu: Score
@@ -56,6 +130,10 @@ class RungResult:
     """BLEU of the lines with so many source words."""
     by_frequency: Mapping[str, float]
     """F₁ of the target words that the training text has so often."""
+
+    @property
+    def main(self) -> Score:
+        return self.bleu
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -114,9 +192,20 @@ def compare_two(
     seed: int = 1,
 ) -> Step:
     """A paired bootstrap of BLEU between two rungs."""
-    found = paired_bootstrap(
-        bleu_of(language), references, baseline=translations[lower], system=translations[upper], seed=seed
-    )
+    return difference(bleu_of(language), lower, upper, translations, references, seed=seed)
+
+
+def difference(
+    metric: Metric,
+    lower: str,
+    upper: str,
+    outputs: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    *,
+    seed: int,
+) -> Step:
+    """A paired bootstrap of a metric between two rungs."""
+    found = paired_bootstrap(metric, references, baseline=outputs[lower], system=outputs[upper], seed=seed)
     low, high = found.interval or (found.difference, found.difference)
     return Step(lower, upper, found.difference, low, high, found.p_value)
 

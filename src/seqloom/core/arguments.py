@@ -6,6 +6,7 @@ error of `seqloom.core.errors` that names the argument, not a TypeError from som
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,10 +20,10 @@ MAX_SHOWN = 40
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it, with its type."""
+    """A value as a message shows it, in one line, with its type."""
     if value is None:
         return "None"
-    text = repr(value)
+    text = re.sub(r"\s*\n\s*", " ", repr(value))  # arrays and tables have several lines
     return f"{text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + '…'} ({type(value).__name__})"
 
 

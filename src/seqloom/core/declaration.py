@@ -22,6 +22,7 @@ Purpose = Literal[
     "forecaster",
     "transcriber",
     "summariser",
+    "captioner",
 ]
 
 TaskKind = Literal[
@@ -37,6 +38,7 @@ TaskKind = Literal[
     "contrastive",
     "forecasting",
     "transcription",
+    "captioning",
     "summarisation",
     "fitting",
 ]
@@ -51,6 +53,7 @@ DataKindName = Literal[
     "tagged text",
     "series",
     "transcribed samples",
+    "captioned images",
     "documents",
 ]
 """What files of a run hold."""
@@ -181,6 +184,22 @@ class FrameFacts:
 
 
 @dataclass(frozen=True)
+class CaptionFacts:
+    """What the sizes of a model that describes images are chosen from."""
+
+    images: int
+    captions: int
+    """Of all images."""
+    words: int
+    """Different words of all captions; characters, where nothing separates words."""
+    size: tuple[int, int]
+    """Height and width, in pixels."""
+    channels: int
+    are_unsegmented: bool = False
+    """Whether nothing separates the words of captions."""
+
+
+@dataclass(frozen=True)
 class ClassifierInput:
     """How a model that classifies reads a text."""
 
@@ -188,6 +207,9 @@ class ClassifierInput:
     """Symbols of the longest text or pair, BEGIN and END counted; None if the model does not limit them."""
     lowercase: bool = False
     """Whether capital letters become small ones before a text is split into pieces."""
+    mixes_lengths: bool = False
+    """Whether batches in training are drawn from texts of all lengths: padding costs the model little, and texts of one
+    length often have the same labels."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +235,20 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Learning:
+    """How a model learns from so much data, where it differs from what suits most models."""
+
+    learning_rate: float
+    tokens_per_batch: int
+    passes: int
+    """Passes over the data."""
+    dropout_rate: float
+    label_smoothing: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    """How long Adam remembers: rows of rare words have few gradients, and would move little with 0.98."""
+
+
+@dataclass(frozen=True)
 class ModelSizes:
     """The settings of a model that suit some data, with their reasons."""
 
@@ -224,6 +260,8 @@ class ModelSizes:
     """Tokens of a window of text, if the model determines them."""
     warmup: int = 100
     """Steps over which the learning rate rises, for a model of plain text."""
+    learning: Learning | None = None
+    """Of a classifier: how it learns; None as others do."""
 
 
 class ModelSettings(Config):
@@ -240,13 +278,15 @@ class ModelSettings(Config):
     """What else it can be trained for."""
     pieces: ClassVar[Pieces | None] = None
     """What text is split into by default; None if that is chosen for the data."""
+    text_settings: ClassVar[Mapping[str, Any]] = {}
+    """How a classifier reads text by default, beside its pieces: settings of the section `text`."""
     is_rounded_by_int8: ClassVar[bool] = False
     """Whether its weights may be stored in eight bits: linear layers do most of its work."""
     reads_windows: ClassVar[bool] = False
     """Whether a text is read in windows of at most `longest` tokens, each by itself: no state is carried."""
 
     reads_images: ClassVar[bool] = False
-    """Whether it reads images, and no text."""
+    """Whether it reads images, and no text beside them."""
     has_vocabulary: ClassVar[bool] = True
     """Whether it reads or writes symbols of a vocabulary; without one a run has no tokenisers."""
 
@@ -342,12 +382,16 @@ class ModelSettings(Config):
         """Sizes of a model that transcribes such samples; `self` holds the settings that were given."""
         return ModelSizes()
 
+    def sizes_for_captions(self, facts: CaptionFacts) -> ModelSizes:  # noqa: ARG002
+        """Sizes of a model that describes such images; `self` holds the settings that were given."""
+        return ModelSizes()
+
     def frames_left(self, frames: int) -> int:
         """For how many frames a model that transcribes so many gives symbols: fewer, where some are read as one."""
         return frames
 
-    def classifier_settings(self, classes: int) -> Mapping[str, Any]:  # noqa: ARG002
-        """Settings that make a classifier of the model: a head for so many classes, and no other heads."""
+    def classifier_settings(self, classes: int, *, texts: int = 1) -> Mapping[str, Any]:  # noqa: ARG002
+        """Settings that make a classifier of the model: a head for so many classes of one text or two, and no other."""
         return {}
 
     def sentence_settings(self) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
@@ -41,6 +42,22 @@ class Source:
 
     ids: Int[Tensor, "batch source"]
     lengths: Int[Tensor, " batch"]
+
+
+@dataclass(frozen=True)
+class SourceImages(Source):
+    """A batch of images as a source: a model that reads images makes it, with a position for each of its vectors.
+
+    What searches read of a source are `lengths`; `ids` hold nothing.
+    """
+
+    pixels: Float[Tensor, "batch channels height width"]
+
+    @staticmethod
+    def of(pixels: Float[Tensor, "batch channels height width"], *, positions: int) -> "SourceImages":
+        """The source of scaled images, each of which has so many positions."""
+        ids = torch.zeros(len(pixels), positions, dtype=torch.long, device=pixels.device)
+        return SourceImages(ids, torch.full((len(pixels),), positions, device=pixels.device), pixels)
 
 
 @dataclass(frozen=True)

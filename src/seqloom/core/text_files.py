@@ -264,6 +264,9 @@ class LineDecoder:
         if self._is_first and (kind := _picture(chunk)):
             message = f"this is an image ({kind}), not a text; images are read by models of kind vit and swin"
             raise DataError(problems=[Problem(message, self.name)])
+        if self._is_first and chunk.startswith(b"PK\x03\x04"):
+            message = "this is a ZIP archive (.zip, .npz, .docx …), not a text; extract the text from it"
+            raise DataError(problems=[Problem(message, self.name)])
         if self._is_first and not self._codec.name.startswith(("utf-16", "utf-32")) and (name := _wide(chunk)):
             message = f"this is {name.upper()}, not {self._codec.name.upper()}; {self._offer(name)}"
             raise DataError(problems=[Problem(message, self.name)])

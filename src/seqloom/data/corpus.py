@@ -273,6 +273,12 @@ def hold_out(corpus: Lines, count: int, *, seed: int) -> HeldOut:
     )
 
 
+def hold_out_end(corpus: Lines, count: int) -> HeldOut:
+    """Hold out the last `count` pairs: of a dialogue, in which the reply of a pair is the source of the next one."""
+    numbers = frozenset(range(len(corpus) - count + 1, len(corpus) + 1))
+    return HeldOut(Selection(corpus, numbers, is_rest=True), Selection(corpus, numbers))
+
+
 def sample_lines(corpus: Lines, count: int, *, seed: int) -> Iterator[Line]:
     """About `count` lines of a corpus, in order: all of them if there are no more, else blocks at equal distances.
 

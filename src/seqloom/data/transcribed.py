@@ -44,9 +44,27 @@ TEXT_HEADINGS = ("text", "transcript", "transcription", "sentence")
 FILE_MEMBERS = ("file", "path", "audio", "image")
 """Names of the member of a record that names a file."""
 
-FORMS = (
+
+class TextForm(NamedTuple):
+    """What the texts of a table are, and how messages call them."""
+
+    noun: str
+    headings: tuple[str, ...]
+    """Names of their column or member."""
+    forms: str
+    """Which tables are expected."""
+    remedy: str
+    """What to write where a text is empty."""
+    has_several: bool = False
+    """Whether a record may have a list of them."""
+
+
+TRANSCRIPTS = TextForm(
+    "transcript",
+    TEXT_HEADINGS,
     'a table with the name of a file, a tab and its transcript in each line, or JSON records with "file" or "strokes", '
-    'and "text"'
+    'and "text"',
+    "write what it says",
 )
 
 
@@ -77,22 +95,27 @@ def is_table(path: Path) -> bool:
 
 
 def read_tables(
-    paths: Sequence[Path], *, encoding: str = "utf-8", on_bad: OnBad = "error", needs_text: bool = True
+    paths: Sequence[Path],
+    *,
+    encoding: str = "utf-8",
+    on_bad: OnBad = "error",
+    needs_text: bool = True,
+    form: TextForm = TRANSCRIPTS,
 ) -> list[Sample]:
     """The samples that tables name, in their order. A DataError names all lines that are wrong; no sample is read yet.
 
-    `needs_text` says that each must have a transcript.
+    `needs_text` says that each must have a text of this `form`.
     """
     samples: list[Sample] = []
     problems: list[Problem] = []
     for path in [each for name in paths for each in matching_files(name)]:
         try:
-            found = list(_read_table(path, encoding=encoding, on_bad=on_bad, needs_text=needs_text))
+            found = list(_read_table(path, encoding=encoding, on_bad=on_bad, needs_text=needs_text, form=form))
         except DataError as error:
             problems += error.problems or [Problem(str(error))]
             continue
         if not found:
-            problems.append(Problem(f"no samples; expected {FORMS}", str(path)))
+            problems.append(Problem(f"no samples; expected {form.forms}", str(path)))
         samples += found
     if problems:
         raise DataError(problems=problems)
@@ -104,29 +127,29 @@ def read_tables(
     return samples
 
 
-def _read_table(path: Path, *, encoding: str, on_bad: OnBad, needs_text: bool) -> Iterator[Sample]:
+def _read_table(path: Path, *, encoding: str, on_bad: OnBad, needs_text: bool, form: TextForm) -> Iterator[Sample]:
     reader, problems = LineReader(path, encoding, on_bad=on_bad), Problems()
     first = [line for line in islice(reader, 2) if line.strip()]
     if not first:
         return
     is_json, columns = first[0].lstrip().startswith("{"), _Columns(0, None, 0, False)
     if not is_json:
-        columns = _find_columns(path, [line.split("\t") for line in first], needs_text=needs_text)
+        columns = _find_columns(path, [line.split("\t") for line in first], needs_text=needs_text, form=form)
     for number, line in enumerate(reader, start=1):
         is_skipped = on_bad == "skip" and not line and number in reader.decoder.bad
         if is_skipped or (number == 1 and columns.has_heading):
             continue
         try:
             if is_blank(line):
-                raise _BadLine("blank; expected a file and its transcript")
-            source, text = _of_record(line, path) if is_json else _of_row(line.split("\t"), columns, path)
-            if needs_text and (text is None or is_blank(text)):
+                raise _BadLine(f"blank; expected a file and its {form.noun}")
+            source, texts = _of_record(line, path, form) if is_json else _of_row(line.split("\t"), columns, path)
+            if needs_text and any(text is None or is_blank(text) for text in texts):
                 name = source if isinstance(source, Path) else "the strokes"
-                raise _BadLine(f"the transcript of {name} is empty; write what it says, or remove the line")
+                raise _BadLine(f"the {form.noun} of {name} is empty; {form.remedy}, or remove the line")
         except (_BadLine, BadRecord) as error:
             problems.add(str(error), path, number)
             continue
-        yield Sample(source, text, str(path), number)
+        yield from (Sample(source, text, str(path), number) for text in texts)
     problems.require_none()
 
 
@@ -139,7 +162,7 @@ class _Columns(NamedTuple):
     has_heading: bool
 
 
-def _find_columns(path: Path, rows: Sequence[list[str]], *, needs_text: bool) -> _Columns:
+def _find_columns(path: Path, rows: Sequence[list[str]], *, needs_text: bool, form: TextForm) -> _Columns:
     """Found in the first two lines: the column of files has names with a known ending."""
 
     def files_in(row: list[str]) -> list[int]:
@@ -150,39 +173,44 @@ def _find_columns(path: Path, rows: Sequence[list[str]], *, needs_text: bool) ->
     found, width = files_in(row), len(row)
     if len(found) != 1:
         message = f"{len(found) or 'no'} column{'s' * (len(found) != 1)} with a file ({', '.join(SUFFIXES)}); expected "
-        raise DataError(problems=[Problem(message + FORMS, str(path), 1 + has_heading)])
+        raise DataError(problems=[Problem(message + form.forms, str(path), 1 + has_heading)])
     others = [at for at in range(width) if at != found[0]]
     if has_heading and len(others) > 1:
-        named = [at for at, name in enumerate(rows[0]) if name.strip().lower() in TEXT_HEADINGS]
+        named = [at for at, name in enumerate(rows[0]) if name.strip().lower() in form.headings]
         others = [at for at in named if at in others]
     if len(others) > 1 or (not others and (needs_text or width > 1)):
-        message = f"{width} columns; expected two, a file and its transcript, or a first line that names one of them "
-        raise DataError(problems=[Problem(message + " or ".join(TEXT_HEADINGS), str(path), 1)])
+        message = f"{width} columns; expected two, a file and its {form.noun}, or a first line that names one of them "
+        raise DataError(problems=[Problem(message + " or ".join(form.headings), str(path), 1)])
     return _Columns(found[0], others[0] if others else None, width, has_heading)
 
 
-def _of_row(cells: list[str], columns: _Columns, path: Path) -> tuple[Source, str | None]:
+def _of_row(cells: list[str], columns: _Columns, path: Path) -> tuple[Source, list[str | None]]:
     if len(cells) != columns.width:
         raise _BadLine(f"{len(cells)} columns separated by tabs, expected {columns.width}")
     text = None if columns.text is None else cells[columns.text].strip()
-    return _source(cells[columns.file].strip(), path), text
+    return _source(cells[columns.file].strip(), path), [text]
 
 
-def _of_record(line: str, path: Path) -> tuple[Source, str | None]:
+def _of_record(line: str, path: Path, form: TextForm) -> tuple[Source, list[str | None]]:
     record = parse_record(line)
-    text = next((record[name] for name in TEXT_HEADINGS if record.get(name) is not None), None)
-    if text is not None and not isinstance(text, str):
-        raise _BadLine(f'"text" is {str(text)[:40]}; expected a string')
-    text = None if text is None else " ".join(text.split())
+    found = next(((name, record[name]) for name in form.headings if record.get(name) is not None), None)
+    texts: list[str | None] = [None]
+    if found is not None:
+        name, value = found
+        given = value if form.has_several and isinstance(value, list) and value else [value]
+        if not all(isinstance(text, str) for text in given):
+            several = ", or a list of strings" if form.has_several else ""
+            raise _BadLine(f'"{name}" is {str(value)[:40]}; expected a string{several}')
+        texts = [" ".join(text.split()) for text in given]
     if "strokes" in record:
         try:
-            return Strokes.of(record["strokes"]), text
+            return Strokes.of(record["strokes"]), texts
         except DataError as error:
             raise _BadLine(str(error)) from error
-    name: Any = next((record[member] for member in FILE_MEMBERS if member in record), None)
-    if not isinstance(name, str) or not name.strip():
+    file: Any = next((record[member] for member in FILE_MEMBERS if member in record), None)
+    if not isinstance(file, str) or not file.strip():
         raise _BadLine(f'neither "strokes" nor "file"; the members are {", ".join(record)[:80] or "none"}')
-    return _source(name.strip(), path), text
+    return _source(file.strip(), path), texts
 
 
 def _source(name: str, table: Path) -> Path:

@@ -242,6 +242,9 @@ class MelConfig(Config):
     """Where the highest band ends, in Hz; by default half of the rate."""
     floor: float = Field(1e-10, gt=0)
     """The least energy that a band counts as having, so that its logarithm is finite."""
+    dynamic_range: float | None = Field(None, gt=0)
+    """How far energies lie below the loudest of the recording at most, in nats; what is softer counts as that. So
+    pauses without any noise are not different from others. By default there is no limit."""
 
     @property
     def window_samples(self) -> int:
@@ -262,6 +265,7 @@ def log_mel(wave: Wave, config: MelConfig) -> Float32[np.ndarray, "frames bands"
         DFT_t(k) = Σ_n w(n) x(t · hop + n) exp(−2πi k n / N)          n < window; N: a power of two, window or more
         w(n)     = ½ − ½ cos(2π n / window)                           Hann
         X_t(b)   = log max(floor, Σ_k M_b(k) |DFT_t(k)|²)             M: `mel_bank`
+        X_t(b)  ← max(X_t(b), max_sc X_s(c) − dynamic_range)          if it is set
 
     Frame t begins at sample t · hop. Frames are whole windows: samples after the last one are left out, and a recording
     that is shorter than a window is filled with zeros.
@@ -273,7 +277,10 @@ def log_mel(wave: Wave, config: MelConfig) -> Float32[np.ndarray, "frames bands"
     frames = np.lib.stride_tricks.sliding_window_view(samples, window)[:: config.hop_samples]  # [frames, window]
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
     energy = np.abs(np.fft.rfft(frames * hann, _transform_size(config), axis=1)) ** 2  # [frames, frequencies]
-    features: Float32[np.ndarray, "frames bands"] = np.log(np.maximum(config.floor, energy @ bank.T)).astype(np.float32)
+    log_energy = np.log(np.maximum(config.floor, energy @ bank.T))
+    if config.dynamic_range is not None:
+        log_energy = np.maximum(log_energy, log_energy.max() - config.dynamic_range)
+    features: Float32[np.ndarray, "frames bands"] = log_energy.astype(np.float32)
     return features
 
 

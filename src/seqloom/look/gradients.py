@@ -26,7 +26,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from torch import Tensor, nn
 
 from seqloom.core.archive import by_origin
-from seqloom.core.errors import DataError, ModelError, UsageError
+from seqloom.core.errors import DataError, ModelError, UsageError, warn
 from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END, RESERVED
 from seqloom.data import labelled
@@ -348,7 +348,7 @@ def step_spectra(
 READABLE = 16
 """Pieces of a side up to which a map of a sentence can be read."""
 MAX_TOKENS = 256
-"""Maximum number of tokens used of a line: as many as for a translator."""
+"""Maximum number of tokens of a line, or of a side of a pair: as many as a translator reads by default."""
 GATES_DECIDE = (
     "The gates decide how much passes, so the matrix of a single gate does not show whether gradients explode"
 )
@@ -363,7 +363,10 @@ class GradientPair:
 
 
 def text_pairs(loaded: LoadedModel, lines: Sequence[tuple[str, str]]) -> list[GradientPair]:
-    """Pairs of lines as this model reads them. Pairs with a blank side are left out; some must be left."""
+    """Pairs of lines as this model reads them; some must be left.
+
+    Pairs with a blank side are left out, and those with a side of more than `MAX_TOKENS`, which a warning counts.
+    """
     seen = [line for line in lines if not (is_blank(line[0]) or is_blank(line[1]))]
     if not lines:
         raise DataError("there are no pairs: the text is empty")
@@ -371,15 +374,30 @@ def text_pairs(loaded: LoadedModel, lines: Sequence[tuple[str, str]]) -> list[Gr
         raise DataError(f"each of the {len(lines)} pairs has a blank side")
     sources = loaded.tokenizers.source.encode_many([line[0] for line in seen])
     targets = loaded.tokenizers.target.encode_many([line[1] for line in seen])
-    return [GradientPair([*source, END], [*target, END]) for source, target in zip(sources, targets, strict=True)]
+    pairs = [GradientPair([*source, END], [*target, END]) for source, target in zip(sources, targets, strict=True)]
+    short = [pair for pair in pairs if max(len(pair.source), len(pair.target)) <= MAX_TOKENS]
+    if len(short) < len(pairs):
+        message = f"{len(pairs) - len(short):,} of {len(pairs):,} pairs have more than {MAX_TOKENS} tokens on a side"
+        if not short:
+            raise DataError(f"{message}; split the lines")
+        warn(f"{message}; they are left out")
+    return short
 
 
 def text_lines(loaded: LoadedModel, lines: Sequence[str]) -> list[GradientPair]:
-    """Lines as a language model reads them. Blank ones are left out; some must be left."""
+    """Lines as a language model reads them, up to `MAX_TOKENS`; a warning counts lines that are longer."""
+    encoded = [[*ids, END] for ids in loaded.tokenizers.target.encode_many(visible_lines(lines))]
+    if cut := sum(len(ids) > MAX_TOKENS for ids in encoded):
+        warn(f"{cut:,} of {len(encoded):,} lines have more than {MAX_TOKENS} tokens; they are read up to there")
+    return [GradientPair([], ids[:MAX_TOKENS]) for ids in encoded]
+
+
+def visible_lines(lines: Sequence[str]) -> list[str]:
+    """The lines that are not blank; some must be left."""
     seen = [line for line in lines if not is_blank(line)]
     if not seen:
-        raise DataError(f"all {len(lines)} lines are blank")
-    return [GradientPair([], [*ids, END][:MAX_TOKENS]) for ids in loaded.tokenizers.target.encode_many(seen)]
+        raise DataError("there are no lines: the text is empty" if not lines else f"all {len(lines)} lines are blank")
+    return seen
 
 
 def dev_pairs(given: Path, loaded: LoadedModel, *, count: int) -> list[GradientPair]:

@@ -34,7 +34,7 @@ from seqloom.core.stepping import Source
 from seqloom.core.symbols import BEGIN, END
 from seqloom.drawing.figures import FIRST, INK, QUIET, SECOND, Finding, as_written, fonts, tidy
 from seqloom.look.embedding_map import principal_plane
-from seqloom.look.gradients import READABLE, GradientPair, text_lines
+from seqloom.look.gradients import MAX_TOKENS, READABLE, GradientPair, text_lines, visible_lines
 from seqloom.models.protocols import AttendsByHeads, ClassificationModel, TranslationModel
 from seqloom.models.reading import ReadsWindow, chosen_log_probs
 from seqloom.nn.embeddings import Embedding
@@ -65,9 +65,9 @@ def encode_text(loaded: LoadedModel, lines: Sequence[str]) -> list[GradientPair]
     require_texts(loaded.folder, loaded.config)
     if loaded.config.purpose == "language model":
         return text_lines(loaded, lines)
-    text_lines(loaded, lines)  # refuses blank text
+    seen = visible_lines(lines)
     if loaded.config.purpose == "classifier":
-        return [GradientPair([], ids) for ids in Classifier(loaded).ids([line for line in lines if not is_blank(line)])]
+        return [GradientPair([], ids) for ids in Classifier(loaded).ids(seen)]
     encoder = Encoder(loaded)
     return [GradientPair([], [*ids[: encoder.max_tokens], END]) for ids in encoder.ids(lines, prompt="") if ids]
 
@@ -77,7 +77,10 @@ def encode_pair(loaded: LoadedModel, sentence: str, translation: str) -> Gradien
     if is_blank(sentence):
         raise DataError("the sentence is blank")
     source, target = loaded.tokenizers.source.encode(sentence), loaded.tokenizers.target.encode(translation)
-    return GradientPair([*source, END], [*target, END])
+    pair = GradientPair([*source, END], [*target, END])
+    if (longest := max(len(pair.source), len(pair.target))) > MAX_TOKENS:
+        raise UsageError(f"the text has {longest:,} tokens, and {MAX_TOKENS} at most are looked at; give a shorter one")
+    return pair
 
 
 def require_texts(folder: Path, config: RunConfig) -> None:
@@ -356,6 +359,10 @@ class HeadMaps:
 def head_maps(loaded: LoadedModel, pair: GradientPair) -> list[HeadMaps]:
     """Where every head of every layer attends."""
     groups, model = head_groups(loaded), loaded.model
+    if (longest := max(len(pair.source), len(pair.target))) > MAX_MAP_PIECES:
+        raise UsageError(
+            f"the text has {longest:,} pieces, and maps are drawn of {MAX_MAP_PIECES} at most; give a shorter one"
+        )
     paths = {
         module: name for name, module in model.named_modules() if isinstance(module, SelfAttention | CrossAttention)
     }
@@ -368,11 +375,6 @@ def head_maps(loaded: LoadedModel, pair: GradientPair) -> list[HeadMaps]:
         stack = name.rpartition(" ")[0]
         queries = stacks[stack]
         keys = stacks["encoder"] if isinstance(attentions[0], CrossAttention) else queries
-        if max(len(queries), len(keys)) > MAX_MAP_PIECES:
-            raise UsageError(
-                f"the text has {max(len(queries), len(keys))} pieces, and maps are drawn of {MAX_MAP_PIECES} at most; "
-                "give a shorter one"
-            )
         # Symbols that a model reads before those of the caller have rows of their own, which are left out.
         own = weights[:, :, -len(queries) :, -len(keys) :]
         found.append(HeadMaps(name, tuple(queries), tuple(keys), own.numpy()))

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from seqloom.core.errors import DataError
-from seqloom.metrics.scoring import Bootstrap, CorpusScore, middle, resampled_sums
+from seqloom.metrics.scoring import Bootstrap, CorpusScore, Metric, Statistics, middle, resampled_sums
 from seqloom.text.spans import spans_of
 
 Tags = Sequence[Sequence[str]]
@@ -60,6 +60,51 @@ def score_spans(hypotheses: Tags, references: Tags, *, bootstrap: Bootstrap | No
         predicted, expected = {*spans_of(one)}, {*spans_of(other)}
         parts.append((2 * len(predicted & expected), len(predicted) + len(expected)))
     return _share("span F1", parts, signature="nrefs:1|spans:conlleval|average:micro", bootstrap=bootstrap)
+
+
+def join_tags(tags: Sequence[str]) -> str:
+    """The tags of a sentence as one line, as `TagAccuracy` and `SpanF1` read them."""
+    return "\t".join(tags)
+
+
+@dataclass(frozen=True)
+class TagAccuracy:
+    """`score_tags` of sentences that are one line of tags each, for tests between two systems."""
+
+    column: str
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+        parts, labels = [], set[str]()
+        for one, other in zip(hypotheses, references, strict=True):
+            tags = other.split("\t")
+            labels.update(tags)
+            parts.append((sum(map(str.__eq__, one.split("\t"), tags)), len(tags)))
+        return _statistics(f"{self.column} accuracy", parts, f"nrefs:1|labels:{len(labels)}", self)
+
+    def values(self, sums: Float[np.ndarray, "corpora parts"]) -> Float[np.ndarray, " corpora"]:
+        return np.asarray(100 * sums[:, 0] / np.maximum(1, sums[:, 1]))
+
+
+@dataclass(frozen=True)
+class SpanF1:
+    """`score_spans` of the same lines."""
+
+    column: str
+
+    def statistics(self, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+        parts = []
+        for one, other in zip(hypotheses, references, strict=True):
+            predicted, expected = ({*spans_of(line.split("\t"))} for line in (one, other))
+            parts.append((2 * len(predicted & expected), len(predicted) + len(expected)))
+        return _statistics(f"{self.column} span F1", parts, "nrefs:1|spans:conlleval|average:micro", self)
+
+    def values(self, sums: Float[np.ndarray, "corpora parts"]) -> Float[np.ndarray, " corpora"]:
+        return np.asarray(100 * sums[:, 0] / np.maximum(1, sums[:, 1]))
+
+
+def _statistics(name: str, parts: Sequence[tuple[int, int]], signature: str, metric: Metric) -> Statistics:
+    lines = np.array(parts, np.float64)  # [sentences, 2]
+    return Statistics(name, float(metric.values(lines.sum(axis=0)[None])[0]), signature, lines)
 
 
 def count_tags(hypotheses: Tags, references: Tags) -> dict[str, FoundCounts]:

@@ -250,7 +250,7 @@ class BertConfig(ModelSettings):
         )
         return ModelSizes(settings, reasons, max_learning_rate=1e-3)
 
-    def classifier_settings(self, classes: int) -> Mapping[str, Any]:
+    def classifier_settings(self, classes: int, *, texts: int = 1) -> Mapping[str, Any]:  # noqa: ARG002
         sentence = self.sentence.model_copy(update={"dense": (), "normalise": False})
         return {"classes": classes, "has_output": False, "sentence": sentence.model_dump(mode="json")}
 

@@ -1,12 +1,13 @@
 """What a model must offer to be trained and used, for each purpose."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqloom.core.stepping import Source, Stepper
+from seqloom.core.stepping import Source, SourceImages, Stepper
+from seqloom.models.listener import FrameMemory
 from seqloom.models.tagger import TaggerInput, TagOutput
 from seqloom.nn.embeddings import Embedding
 from seqloom.nn.fast.shortlist import Shortlister
@@ -85,6 +86,33 @@ class ClassificationModel(Protocol):
         ...
 
 
+@runtime_checkable
+class LearnsInParts(Protocol):
+    """A classifier of several parts, each of which learns by a loss of its own."""
+
+    def part_scores(
+        self,
+        ids: Int[Tensor, "batch time"],
+        lengths: Int[Tensor, " batch"],
+        segments: Int[Tensor, "batch time"] | None = None,
+    ) -> Sequence[Float[Tensor, "batch classes"]]:
+        """The scores of each part, as `class_scores` reads texts."""
+        ...
+
+
+@runtime_checkable
+class CountsTexts(Protocol):
+    """A classifier that counts its training texts before the first step."""
+
+    def count_texts(self, texts: Iterable[tuple[tuple[Tensor, ...], Int[Tensor, " batch"]]]) -> None:
+        """Count batches of texts, as `class_scores` reads them, with the class of each."""
+        ...
+
+    def word_tables(self) -> Sequence[Embedding]:
+        """The tables that can begin with word vectors."""
+        ...
+
+
 class ImageClassificationModel(Protocol):
     """The same for images."""
 
@@ -126,6 +154,43 @@ class TranscriptionModel(Protocol):
         self, frames: Float[Tensor, "batch time features"], lengths: Int[Tensor, " batch"]
     ) -> tuple[Float[Tensor, "batch shorter symbols"], Int[Tensor, " batch"]]:
         """A score for each symbol, and for the blank at PAD, before the softmax; and how many frames are left."""
+        ...
+
+
+class CaptioningModel(TranslationModel, Protocol):
+    """What a model must offer to be trained and used to describe images: it translates them."""
+
+    def source(self, images: Float[Tensor, "batch channels height width"]) -> SourceImages:
+        """Images as the model reads them; their values are scaled."""
+        ...
+
+
+@runtime_checkable
+class AttendsToFrames(Protocol):
+    """A transcription model with a decoder that attends to the frames, and CTC beside it."""
+
+    output: Output
+    ctc_share: float
+    """Weight of CTC in the loss."""
+    decoding_share: float
+    """Weight of CTC in the search."""
+
+    def remember(self, frames: Float[Tensor, "batch time features"], lengths: Int[Tensor, " batch"]) -> FrameMemory:
+        """What the decoder attends to."""
+        ...
+
+    def blank_scores(self, memory: FrameMemory) -> Float[Tensor, "batch shorter symbols"]:
+        """A score for each symbol, and for the blank at PAD, for each frame that is left."""
+        ...
+
+    def __call__(
+        self, memory: FrameMemory, previous: Int[Tensor, "batch target"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "tokens width"]:
+        """Features of the real target positions, transcript after transcript, from the symbols before each."""
+        ...
+
+    def stepper(self, memory: FrameMemory) -> Stepper:
+        """The decoder as a search sees it, for these samples."""
         ...
 
 

@@ -11,9 +11,9 @@ Without attention, c is all the decoder knows of the source. The decoder is in `
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -361,13 +361,29 @@ class Seq2Seq(nn.Module):
         return Seq2SeqStepper(self, gives_attention=attention, shortlist=shortlist)
 
 
+class DecodesRecurrently(Protocol):
+    """A model with a recurrent decoder, whatever its encoder reads: what a `Seq2SeqStepper` decodes."""
+
+    decoder: Decoder
+    output: Output
+    pointer: Pointer | None
+
+    def start(self, source: Source) -> DecoderState:
+        """The decoder before its first symbol, one row per sentence."""
+        ...
+
+    def modules(self) -> Iterator[nn.Module]:
+        """All modules, which are in no training mode while the model is decoded."""
+        ...
+
+
 class Seq2SeqStepper:
     """Decodes a recurrent encoder-decoder, without dropout and gradients in any mode of the model."""
 
     begin = BEGIN
     end = END
 
-    def __init__(self, model: Seq2Seq, *, gives_attention: bool, shortlist: Shortlister | None) -> None:
+    def __init__(self, model: DecodesRecurrently, *, gives_attention: bool, shortlist: Shortlister | None) -> None:
         if model.pointer is not None and shortlist is not None:
             raise UsageError("search.shortlist cannot be combined with model.copy, which offers all symbols")
         self.model = model

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -403,22 +403,22 @@ class Transformer(nn.Module):
         own = packing_of(lengths, previous.shape[1])
         previous, lengths = self.framing.target(previous, lengths)
         packing = packing_of(lengths, previous.shape[1])
-        # [target tokens, width]
-        x = self.decoder.embed(pack(previous, packing), packing.positions, longest=packing.longest)
-        bias = None
-        if self.decoder.bias is not None:
-            bias = self.decoder.bias(range(packing.longest), packing.longest)  # [heads, target, target]
-            bias = bias + future(packing.longest, packing.longest, like=bias)
-        for layer in self.decoder.layers:
-            x = layer(x, packing, bias=bias, memory=memory, memory_packing=memory_packing, memory_mask=memory_mask)
-        features: Tensor = self.framing.own_features(self.decoder.norm(x), packing)
-        if self.pointer is None:
+        x = decode_at_once(
+            self.decoder, previous, packing, memory=memory, memory_packing=memory_packing, memory_mask=memory_mask
+        )
+        features: Tensor = self.framing.own_features(x, packing)
+        copied = self.copied(source, memory, memory_packing)
+        if self.pointer is None or copied is None:
             return features
-        return self.pointer.packed(features, own, self.copied(source, memory, memory_packing))
+        return self.pointer.packed(features, own, copied)
 
-    def copied(self, source: Source, memory: Float[Tensor, "tokens width"], packing: Packing) -> PointerMemory:
-        """What can be copied from a source, the symbols around it among them, given what `encode` gives."""
-        assert self.pointer is not None
+    def copied(self, source: Source, memory: Float[Tensor, "tokens width"], packing: Packing) -> PointerMemory | None:
+        """What can be copied from a source, the symbols around it among them, given what `encode` gives.
+
+        None of a model that does not copy.
+        """
+        if self.pointer is None:
+            return None
         source = self.framing.source(source)
         places = memory.new_zeros(packing.batch * packing.longest, memory.shape[1])
         values = places.index_copy(0, packing.flat, memory).view(packing.batch, packing.longest, -1)
@@ -505,6 +505,51 @@ class Transformer(nn.Module):
         sentence are offered.
         """
         return TransformerStepper(self, heads=heads if attention else None, shortlist=shortlist)
+
+
+def decode_at_once(
+    decoder: TransformerStack[DecoderLayer],
+    previous: Int[Tensor, "batch target"],
+    packing: Packing,
+    *,
+    memory: Float[Tensor, "source width"],
+    memory_packing: Packing,
+    memory_mask: Float[Tensor, "#batch #heads #queries keys"],
+) -> Float[Tensor, "tokens width"]:
+    """What the output reads at all real target positions, each from the symbols up to there; `packing` is theirs."""
+    # [target tokens, width]
+    x = decoder.embed(pack(previous, packing), packing.positions, longest=packing.longest)
+    bias = None
+    if decoder.bias is not None:
+        bias = decoder.bias(range(packing.longest), packing.longest)  # [heads, target, target]
+        bias = bias + future(packing.longest, packing.longest, like=bias)
+    for layer in decoder.layers:
+        x = layer(x, packing, bias=bias, memory=memory, memory_packing=memory_packing, memory_mask=memory_mask)
+    normed: Tensor = decoder.norm(x)
+    return normed
+
+
+class DecodesMemory(Protocol):
+    """A model with the decoder of a Transformer, whatever its encoder reads: what a `TransformerStepper` decodes."""
+
+    decoder: TransformerStack[DecoderLayer]
+    output: Output
+    framing: Framing
+    pointer: Pointer | None
+    training: bool
+
+    @property
+    def step_bias(self) -> StepBias | None:
+        """What a step of the decoder adds to the scores of its self-attention."""
+        ...
+
+    def encode(self, source: Source) -> tuple[Tensor, Packing, Tensor]:
+        """The memory (packed), the places of its vectors, and the mask that hides its padding."""
+        ...
+
+    def copied(self, source: Source, memory: Tensor, packing: Packing) -> PointerMemory | None:
+        """What can be copied from a source; None if the model does not copy."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -598,7 +643,7 @@ class TransformerStepper:
     begin = BEGIN
     end = END
 
-    def __init__(self, model: Transformer, *, heads: str | None, shortlist: Shortlister | None) -> None:
+    def __init__(self, model: DecodesMemory, *, heads: str | None, shortlist: Shortlister | None) -> None:
         """`heads` selects the attention that is returned; None returns none."""
         if model.pointer is not None and shortlist is not None:
             raise UsageError("search.shortlist cannot be combined with model.copy, which offers all symbols")
@@ -633,7 +678,7 @@ class TransformerStepper:
             cache=BeamCache.empty(len(decoder.layers), sentences, heads=heads, size=size, like=memory),
             lineage=Lineage(rows, side_by_side(rows, sentences), rows.new_empty(sentences, 0)),
             offered=None if self.shortlist is None else Offered.of(self.model.output, self.shortlist(source)),
-            pointer=None if self.model.pointer is None else self.model.copied(source, memory, packing),
+            pointer=self.model.copied(source, memory, packing),
         )
         for symbol in self.model.framing.begin[:-1]:
             state = state.begin_step(self.model.step_bias)

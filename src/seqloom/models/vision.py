@@ -35,6 +35,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -107,7 +108,7 @@ class ImageModelSettings(ModelSettings):
     deviation: tuple[float, ...] = ()
     """By which these values are divided; by default their standard deviation in the training images."""
 
-    def classifier_settings(self, classes: int) -> Mapping[str, Any]:
+    def classifier_settings(self, classes: int, *, texts: int = 1) -> Mapping[str, Any]:  # noqa: ARG002
         return {"classes": classes}
 
     def _are_given(self, *names: str) -> bool:
@@ -124,6 +125,9 @@ class VitConfig(ImageModelSettings):
     """Names this model in a config file."""
     patch: int = Field(16, ge=1, le=10_000)
     """Height and width of each patch, in pixels; it divides those of the image."""
+    embedding: Literal["patches", "convolutions"] = "patches"
+    """How patches become vectors: each by itself (the paper), or by convolutions that halve the image until a patch is
+    one place, so that patches overlap; the patch is then 2, 4, 8, 16 …"""
     width: int = Field(192, ge=1, le=100_000)
     """Size of each patch's vector."""
     layers: int = Field(12, ge=1, le=1_000)
@@ -170,7 +174,8 @@ class VitConfig(ImageModelSettings):
     def build(self, symbols: Symbols = NO_SYMBOLS, *, seed: int) -> "Vit":  # noqa: ARG002
         """A model with fresh weights drawn from `seed`, which also begins its dropout."""
         with seeded(seed):
-            embedding = PatchEmbedding(self.image_size, self.patch, channels=self.channels, width=self.width)
+            kind = ConvolutionalEmbedding if self.embedding == "convolutions" else PatchEmbedding
+            embedding = kind(self.image_size, self.patch, channels=self.channels, width=self.width)
             layers = [self._layer(rate) for rate in depth_rates(self.stochastic_depth_rate, self.layers)]
             model = Vit(embedding, layers, classes=self.classes, dropout_rate=self.dropout_rate, epsilon=self.epsilon)
         reseed(model, seed)
@@ -380,14 +385,61 @@ class PatchEmbedding(nn.Module):
         return self.projection.out_features
 
     def forward(self, images: Images) -> Float[Tensor, "batch patches features"]:
-        if images.shape[1:] != (self.channels, *self.size):
-            channels, height, width = images.shape[1:]
-            raise ModelError(
-                f"images with {channels} channels of {height} x {width} pixels do not fit this model: it reads "
-                f"{self.channels} channels of {self.size[0]} x {self.size[1]}; convert or resize them"
-            )
+        check_images(images, channels=self.channels, size=self.size)
         embedded: Tensor = self.projection(patchify(images, self.patch))
         return embedded
+
+
+class ConvolutionalEmbedding(nn.Module):
+    """Patches that overlap: z ← relu(W ∗ z + b), 3 x 3 with a stride of 2, until each place is as far from the next as
+    a patch is wide; then W z + b (early convolutions; Xiao et al., 2021).
+
+    What a shape looks like does not depend on where it is, so that few images are enough to learn it.
+    """
+
+    def __init__(self, size: Size, patch: int, *, channels: int, width: int) -> None:
+        super().__init__()
+        check_patch(patch, size)
+        if not is_halved(patch):
+            raise ConfigError(f"convolutions halve an image, and a patch of {patch} pixels is not 2, 4, 8, 16 …")
+        self.size, self.channels = size, channels
+        self.grid = (size[0] // patch, size[1] // patch)
+        count = patch.bit_length() - 1
+        widths = [channels, *(max(8, width >> (count - number)) for number in range(1, count + 1))]
+        layers = [nn.Conv2d(one, other, 3, stride=2, padding=1) for one, other in pairwise(widths)]
+        for layer in layers:
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
+        self.layers = cast("list[nn.Conv2d]", nn.ModuleList(layers))
+        self.projection = nn.Linear(widths[-1], width)
+
+    @property
+    def width(self) -> int:
+        return self.projection.out_features
+
+    def forward(self, images: Images) -> Float[Tensor, "batch patches features"]:
+        check_images(images, channels=self.channels, size=self.size)
+        z = images
+        for layer in self.layers:
+            z = F.relu(layer(z))  # [batch, channels, height / 2, width / 2]
+        embedded: Tensor = self.projection(z.flatten(2).transpose(1, 2))
+        return embedded
+
+
+def is_halved(patch: int) -> bool:
+    """Whether halving an image some times makes a patch of this side one place."""
+    return patch > 1 and patch & (patch - 1) == 0
+
+
+def check_images(images: Images, *, channels: int, size: Size) -> None:
+    """Raise if images have another size, or other channels."""
+    if images.shape[1:] != (channels, *size):
+        given, height, width = images.shape[1:]
+        raise ModelError(
+            f"images with {given} channels of {height} x {width} pixels do not fit this model: it reads {channels} "
+            f"channels of {size[0]} x {size[1]}; convert or resize them"
+        )
 
 
 # --- what both have --------------------------------------------------------------------------------------------------
@@ -457,7 +509,7 @@ class Vit(nn.Module):
 
     def __init__(
         self,
-        embedding: PatchEmbedding,
+        embedding: PatchEmbedding | ConvolutionalEmbedding,
         layers: Sequence[VitLayer],
         *,
         classes: int,

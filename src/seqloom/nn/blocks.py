@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from seqloom.core.errors import ModelError, check_known
 from seqloom.nn.dropout import Dropout
+from seqloom.nn.fast import products
 from seqloom.nn.fast.activations import can_fuse, fused_activation
 from seqloom.nn.init import reset_linear
 
@@ -77,11 +78,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "tokens width"]) -> Float[Tensor, "tokens width"]:
         if self.gate is None:
-            active = activated(self.inner(x), self.activation)  # [tokens, inner]
+            active = activated(products.apply(self.inner, x), self.activation)  # [tokens, inner]
         else:
-            active = activated(self.gate(x), self.activation) * self.inner(x)
-        result: Tensor = self.outer(self.dropout(active))
-        return result
+            active = activated(products.apply(self.gate, x), self.activation) * products.apply(self.inner, x)
+        return products.apply(self.outer, self.dropout(active))
 
 
 class RMSNorm(nn.Module):

@@ -7,6 +7,7 @@ byte decides: it is drawn at memory speed, and a rate is rounded to the nearest 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import numpy
 import torch
@@ -17,8 +18,16 @@ from torch.autograd.function import FunctionCtx
 from seqloom.core.errors import ConfigError
 
 
+class HasModules(Protocol):
+    """A torch module, by what is read of it here."""
+
+    def modules(self) -> Iterator[nn.Module]:
+        """It and all modules inside it."""
+        ...
+
+
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: HasModules) -> Iterator[None]:
     """No gradients and no dropout inside; afterwards every module is in the mode it was in."""
     training = [module for module in model.modules() if module.training]
     for module in training:

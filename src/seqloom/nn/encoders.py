@@ -13,19 +13,21 @@ from itertools import pairwise
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqloom.core.errors import ConfigError
 from seqloom.nn.blocks import AbsolutePositions, FeedForward, Residual
 from seqloom.nn.dropout import Dropout
 from seqloom.nn.init import linear
 from seqloom.nn.multihead import SelfAttention
-from seqloom.nn.packing import Packing, additive, pack, pack_features
+from seqloom.nn.packing import Packing, additive, length_mask, pack, pack_features, packing_of
 from seqloom.nn.recurrent import Bidirectional, MakeCell, Skip, Stack, cells_of
 from seqloom.nn.rotary import Rotary
 
 Frames = Float[Tensor, "batch time features"]
+Lengths = Int[Tensor, " batch"]
 
 
 def unpack(packed: Float[Tensor, "tokens width"], packing: Packing) -> Float[Tensor, "batch longest width"]:
@@ -156,21 +158,20 @@ class TransformerEncoder(nn.Module):
 Encoder = WindowEncoder | RecurrentEncoder | TransformerEncoder
 
 
-# --- subsampling ------------------------------------------------------------------------------------------------------
+# --- frames --------------------------------------------------------------------------------------------------------
 
 
 class Stacking(nn.Module):
     """k frames side by side as one; the last one is filled up with zeros."""
 
-    def __init__(self, stride: int) -> None:
+    def __init__(self, features: int, *, stride: int) -> None:
         super().__init__()
-        self.stride = stride
+        self.stride, self.width = stride, stride * features
 
-    def forward(self, frames: Frames) -> Float[Tensor, "batch shorter stacked"]:
-        batch, time, features = frames.shape
-        shorter = -(-time // self.stride)
-        filled = F.pad(frames, (0, 0, 0, shorter * self.stride - time))
-        return filled.view(batch, shorter, self.stride * features)
+    def forward(self, frames: Frames, shorter: Lengths) -> Float[Tensor, "batch shorter stacked"]:
+        count = int(shorter.max())
+        filled = F.pad(frames, (0, 0, 0, max(0, count * self.stride - frames.shape[1])))
+        return filled[:, : count * self.stride].reshape(len(frames), count, self.width)
 
 
 class StridedConvolution(nn.Module):
@@ -178,9 +179,52 @@ class StridedConvolution(nn.Module):
 
     def __init__(self, features: int, width: int, *, stride: int) -> None:
         super().__init__()
-        self.stride = stride
+        self.stride, self.width = stride, width
         self.convolution = nn.Conv1d(features, width, 2 * stride + 1, stride=stride, padding=stride)
 
-    def forward(self, frames: Frames) -> Float[Tensor, "batch shorter width"]:
+    def forward(self, frames: Frames, shorter: Lengths) -> Float[Tensor, "batch shorter width"]:
         convolved: Tensor = self.convolution(frames.transpose(1, 2))  # [batch, width, shorter]
-        return F.relu_(convolved).transpose(1, 2)
+        return F.relu_(convolved).transpose(1, 2)[:, : int(shorter.max())]
+
+
+class PlanarConvolutions(nn.Module):
+    """Two convolutions over time and features at once: what lies a little higher or lower is read in the same way.
+
+        a = relu(K_1 * x)      every k-th frame and every second feature; K_1 sees 2k + 1 frames and 5 features
+        z = relu(K_2 * a)      every frame and every second feature; K_2 sees 3 of both
+
+    Beyond the ends are zeros, also where longer sequences are in the batch.
+    """
+
+    def __init__(self, features: int, channels: int, *, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.first = nn.Conv2d(1, channels, (2 * stride + 1, 5), stride=(stride, 2), padding=(stride, 2))
+        self.second = nn.Conv2d(channels, channels, 3, stride=(1, 2), padding=1)
+        self.width = channels * -(-features // 4)
+
+    def forward(self, frames: Frames, shorter: Lengths) -> Float[Tensor, "batch shorter width"]:
+        low = F.relu(self.first(frames[:, None]))  # [batch, channels, shorter, features / 2]
+        low = low * length_mask(shorter, low.shape[2])[:, None, :, None]
+        high = F.relu(self.second(low))  # [batch, channels, shorter, features / 4]
+        return high.transpose(1, 2).flatten(2)[:, : int(shorter.max())]
+
+
+Subsampling = Stacking | StridedConvolution | PlanarConvolutions
+
+
+def encode_frames(
+    subsampling: Subsampling, encoder: Encoder, frames: Frames, lengths: Lengths
+) -> tuple[Float[Tensor, "batch shorter width"], Lengths]:
+    """The states of subsampled frames, with zeros as padding, and how many each row has: ⌈T / k⌉.
+
+    Padding of the frames may hold anything finite.
+    """
+    if not int(lengths.min()):
+        raise ConfigError("a sample without frames has no transcript; leave it out")
+    real = frames * length_mask(lengths, frames.shape[1])[:, :, None]
+    stride = subsampling.stride
+    shorter = torch.div(lengths + stride - 1, stride, rounding_mode="floor")
+    subsampled = subsampling(real, shorter)  # [batch, shorter, read]
+    packing = packing_of(shorter, subsampled.shape[1])
+    return unpack(encoder(pack_features(subsampled, packing), packing), packing), shorter

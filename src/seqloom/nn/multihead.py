@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from seqloom.core.errors import ConfigError, UsageError
 from seqloom.nn.blocks import RMSNorm
 from seqloom.nn.dropout import Dropout, kept, scale_of
+from seqloom.nn.fast import products
 from seqloom.nn.fast.beam_attention import BeamCache, KeyValues
 from seqloom.nn.init import reset_linear, xavier_uniform
 from seqloom.nn.packing import Packing, additive, future, join_heads, split_heads
@@ -124,6 +125,25 @@ def attend(
     if dropout is not None:
         shares = dropout(shares)
     return _by_group(shares, value)  # [batch, heads, queries, size]
+
+
+MAX_DIRECT_KEYS = 128
+"""Keys up to which the fused kernel beats `attend_in_blocks` in training where it can read the joined queries, keys and
+values in place."""
+
+
+def attend_directly(
+    joined: Float[Tensor, "tokens joined"], packing: Packing, *, heads: int, is_causal: bool, scale: float | None = None
+) -> Float[Tensor, "tokens width"]:
+    """softmax(scale · Q Kᵀ) V of [Q; K; V] by torch's fused kernel, for packed texts of one length.
+
+    The kernel takes queries, keys and values where they are and writes heads side by side, so that no head has to be
+    cut out or put back. `split_heads`, `attend` and `join_heads` compute the same for all packings.
+    """
+    by_place = joined.view(packing.batch, packing.longest, 3, heads, -1)
+    query, key, value = (part.transpose(1, 2) for part in by_place.unbind(2))  # [batch, heads, longest, size] each
+    mixed = F.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
+    return mixed.transpose(1, 2).reshape(len(joined), -1)
 
 
 QUERY_BLOCK = 64
@@ -408,6 +428,13 @@ class SelfAttention(nn.Module):
         has_changes = self.relative is not None or self.rotary is not None or self.head_norm is not None
         return self.key_heads == self.heads and not has_changes
 
+    def is_direct(self, x: Float[Tensor, "tokens width"], packing: Packing) -> bool:
+        """Whether `attend_directly` computes the heads of this input, in training on the CPU, if there is no mask."""
+        is_trained = torch.is_grad_enabled() and x.device.type == "cpu"
+        is_short = len(x) > 0 and packing.longest <= min(MAX_DIRECT_KEYS, self.window or MAX_DIRECT_KEYS)
+        is_whole = not self.dropout.is_active and not self.weights.has_listeners
+        return is_trained and is_short and is_whole and packing.is_plain and self.has_plain_heads
+
     def split(
         self, x: Float[Tensor, "tokens width"], packing: Packing
     ) -> tuple[
@@ -416,7 +443,7 @@ class SelfAttention(nn.Module):
         Float[Tensor, "batch key_heads longest size"],
     ]:
         """Queries, keys and values, before positions."""
-        joined = self.qkv(x)
+        joined = products.apply(self.qkv, x)
         if self.heads == self.key_heads:
             query, key, value = split_heads(joined, packing, parts=3, heads=self.heads)
         else:
@@ -455,10 +482,14 @@ class SelfAttention(nn.Module):
         mask: Float[Tensor, "#batch #heads #queries keys"] | None,
         is_causal: bool,
     ) -> Float[Tensor, "tokens width"]:
+        if mask is None and self.is_direct(x, packing):
+            joined = products.apply(self.qkv, x)
+            mixed = attend_directly(joined, packing, heads=self.heads, is_causal=is_causal, scale=self.scale)
+            return products.apply(self.output, mixed)
         query, key, value = self.split(x, packing)  # [batch, heads, longest, size] each
         query, key = self.place(query, key)
-        attended: Tensor = self.output(join_heads(self.mix(query, key, value, mask=mask, is_causal=is_causal), packing))
-        return attended
+        mixed = join_heads(self.mix(query, key, value, mask=mask, is_causal=is_causal), packing)
+        return products.apply(self.output, mixed)
 
     def mix(
         self,
@@ -548,7 +579,7 @@ class CrossAttention(nn.Module):
 
     def key_values(self, memory: Float[Tensor, "tokens width"], packing: Packing) -> KeyValues:
         """Keys and values of a memory, computed once for all queries."""
-        keys, values = split_heads(self.memory(memory), packing, parts=2, heads=self.heads)
+        keys, values = split_heads(products.apply(self.memory, memory), packing, parts=2, heads=self.heads)
         return KeyValues(keys, values)
 
     def forward(
@@ -559,12 +590,13 @@ class CrossAttention(nn.Module):
         *,
         mask: Float[Tensor, "#batch #heads #queries keys"] | None,
     ) -> Float[Tensor, "tokens width"]:
-        query = split_heads(self.query(x), packing, parts=1, heads=self.heads)[0]  # [batch, heads, queries, size]
+        query = split_heads(products.apply(self.query, x), packing, parts=1, heads=self.heads)[
+            0
+        ]  # [batch, heads, queries, size]
         mixed = attend(
             query, memory.keys, memory.values, mask=mask, is_causal=False, weights=self.weights, scale=self.scale
         )
-        attended: Tensor = self.output(join_heads(mixed, packing))
-        return attended
+        return products.apply(self.output, join_heads(mixed, packing))
 
 
 def check_heads(width: int, heads: int) -> None:

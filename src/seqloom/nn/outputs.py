@@ -14,6 +14,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
 from seqloom.core.errors import ConfigError
+from seqloom.nn.fast.products import multiplied
 
 # Some rows of a large table, with a gradient that is as small as they are.
 #
@@ -228,11 +229,13 @@ class _Tail(nn.Module):
         return scores
 
 
-# The cross-entropy of a large softmax, a few rows of scores at a time.
+# The cross-entropy of a large softmax, a block of scores at a time.
 
 CHUNK_ELEMENTS = 2**22
-"""Scores held at one time: few enough to stay in the processor's largest cache between the passes over them, and
+"""Scores computed at one time: few enough to stay in the processor's largest cache between the passes over them, and
 enough for the products to use all threads."""
+MAX_WHOLE_ELEMENTS = 2**18
+"""Scores up to which torch's operators on all of them are faster: with so few, calls take longer than passes."""
 
 
 def smoothed_cross_entropy(
@@ -248,10 +251,19 @@ def smoothed_cross_entropy(
 
     Symbols that are `absent` do not count: neither p nor q gives them a share.
 
-    The scores of all tokens would be by far the largest tensor of a small model. Here a few rows of them are
+    The scores of all tokens would be by far the largest tensor of a small model. Here some rows of them are
     computed at a time, and with ∂/∂score_k = p_k − q_k the gradients of x, W and b are summed up at once, so the
-    backward pass only scales them.
+    backward pass only scales them. The scores of a large vocabulary are cut into blocks of symbols too, so that each
+    block of W is read while it meets many rows. With h the highest score up to a block and z the sum of exponentials,
+
+        E_B = exp(W_B x + b_B − h_B)         z ← z · exp(h − h_B) + Σ E_B         y ← y · exp(h − h_B) + W_Bᵀ E_B
+        ∂W_B = Σ over tokens of (E_B · exp(h_B − h) / z) xᵀ − q_B xᵀ              ∂x = y / z − Wᵀ q
+
+    where ∂W waits for the last h and z. The exponentials kept until then are no more than W has numbers.
     """
+    if not absent and 0 < len(targets) * len(weight) <= MAX_WHOLE_ELEMENTS:
+        scores = F.linear(features, weight, bias)
+        return F.cross_entropy(scores, targets, reduction="sum", label_smoothing=smoothing)
     inputs = (features, weight) if bias is None else (features, weight, bias)
     # Checked here, because inside an autograd function a parameter requires its gradient under `no_grad` too.
     needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
@@ -271,45 +283,80 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         absent: tuple[int, ...],
         needs_gradient: bool,
     ) -> Tensor:
-        share, hit = smoothing / (weight.shape[0] - len(absent)), 1 - smoothing
-        # What smoothing contributes is linear in the scores s = W x + b, so it needs no pass over them:
-        # −Σ_k q_k log p_k = log Σ_k exp s_k − (1 − ε)·s_target − ε/symbols·Σ_k s_k with Σ_k s_k = (Σ_k W_k)·x + Σ_k b_k
-        summed_weight = weight.sum(0) if not absent else weight.sum(0) - weight[list(absent)].sum(0)
-        losses = torch.mv(features, summed_weight).mul_(-share)
-        if bias is not None:
-            losses -= share * (bias.sum() if not absent else bias.sum() - bias[list(absent)].sum())
+        symbols, width = weight.shape
+        share, hit = smoothing / (symbols - len(absent)), 1 - smoothing
+        losses = features.new_zeros(len(targets))
         feature_gradient = torch.empty_like(features) if needs_gradient else None
         # A frozen table needs none, which is most of the work of a large vocabulary.
         needs_weight = needs_gradient and ctx.needs_input_grad[1]  # type: ignore[attr-defined]
-        weight_gradient = torch.zeros_like(weight) if needs_weight else None
+        # The first rows overwrite it: a pass over the table less.
+        weight_gradient = (torch.empty_like if len(targets) else torch.zeros_like)(weight) if needs_weight else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
-        rows = max(1, CHUNK_ELEMENTS // weight.shape[0])
+        rows = min(max(CHUNK_ELEMENTS // symbols, width), max(1, len(targets)))
+        columns = max(1, CHUNK_ELEMENTS // rows)
+        blocks = [slice(first, min(first + columns, symbols)) for first in range(0, symbols, columns)]
         for begin in range(0, len(targets), rows):
-            some = features[begin : begin + rows]
-            scores = F.linear(some, weight, bias)  # [rows, symbols]
-            if absent:
-                scores[:, list(absent)] = float("-inf")
-            wanted = scores.gather(1, targets[begin : begin + rows, None])  # [rows, 1]
-            highest = scores.amax(1, keepdim=True)
-            exponentials = scores.sub_(highest).exp_()
-            normaliser = exponentials.sum(1, keepdim=True)  # [rows, 1]
+            some, labels = features[begin : begin + rows], targets[begin : begin + rows, None]
+            part = None if feature_gradient is None else feature_gradient[begin : begin + rows]
+            highest = normaliser = wanted = None  # [rows, 1] each
+            found: list[tuple[Tensor, Tensor]] = []  # exponentials of a block, and the score which they are relative to
+            for block in blocks:
+                scores = multiplied(some, weight[block], None if bias is None else bias[block])  # [rows, columns]
+                if absent:
+                    scores[:, [each - block.start for each in absent if block.start <= each < block.stop]] = -torch.inf
+                own = scores.gather(1, (labels - block.start).clamp_(0, scores.shape[1] - 1))
+                peak = scores.amax(1, keepdim=True)
+                if absent:  # maybe all symbols of the block
+                    peak.clamp_(min=torch.finfo(peak.dtype).min)
+                if highest is None or normaliser is None or wanted is None:
+                    highest, wanted = peak, own
+                    exponentials = scores.sub_(highest).exp_()
+                    normaliser = exponentials.sum(1, keepdim=True)
+                    if part is not None:
+                        part.copy_(multiplied(exponentials, weight[block].t()))
+                else:
+                    risen = torch.maximum(highest, peak)
+                    fade, highest = highest.sub(risen).exp_(), risen
+                    wanted = torch.where((block.start <= labels) & (labels < block.stop), own, wanted)
+                    exponentials = scores.sub_(highest).exp_()
+                    normaliser = exponentials.sum(1, keepdim=True).addcmul_(normaliser, fade)
+                    if part is not None:
+                        part.mul_(fade).add_(multiplied(exponentials, weight[block].t()))
+                if needs_weight or bias_gradient is not None:
+                    found.append((exponentials, highest))
+            assert highest is not None
+            assert normaliser is not None
+            assert wanted is not None
             # Token by token: the sums of the terms are far larger than the sum of their differences.
-            losses[begin : begin + rows] += (normaliser.log() + highest).sub_(wanted, alpha=hit).squeeze(1)
-            if feature_gradient is None:
-                continue
-            # p = exponentials / normaliser; the division is done on the short side of each product.
-            part = feature_gradient[begin : begin + rows]
-            torch.mm(exponentials, weight, out=part).div_(normaliser)
+            losses[begin : begin + rows] = (normaliser.log() + highest).sub_(wanted, alpha=hit).squeeze(1)
+            if part is not None:
+                part.div_(normaliser)
+            for block, (exponentials, level) in zip(blocks, found, strict=False):
+                # p = exponentials · exp(level − highest) / normaliser, which is multiplied on the side of x.
+                factor = (level - highest).exp_().div_(normaliser)  # [rows, 1]
+                if weight_gradient is not None:
+                    weight_gradient[block].addmm_(exponentials.t(), some * factor, beta=min(begin, 1))
+                if bias_gradient is not None:
+                    bias_gradient[block].addmv_(exponentials.t(), factor.squeeze(1))
+        if share:
+            # What smoothing contributes is linear in the scores s = W x + b, so it needs no pass over them:
+            # −Σ_k q_k log p_k = log Σ_k exp s_k − (1 − ε)·s_target − ε/symbols·Σ_k s_k
+            # with Σ_k s_k = (Σ_k W_k)·x + Σ_k b_k
+            summed_weight = weight.sum(0) if not absent else weight.sum(0) - weight[list(absent)].sum(0)
+            losses.sub_(torch.mv(features, summed_weight), alpha=share)
+            if bias is not None:
+                losses -= share * (bias.sum() if not absent else bias.sum() - bias[list(absent)].sum())
+            if feature_gradient is not None:
+                feature_gradient.sub_(share * summed_weight)
             if weight_gradient is not None:
-                weight_gradient.addmm_(exponentials.t(), some / normaliser)
+                weight_gradient.sub_(share * features.sum(0))
             if bias_gradient is not None:
-                bias_gradient.addmv_(exponentials.t(), normaliser.reciprocal().squeeze(1))
+                bias_gradient.sub_(share * len(targets))
         if feature_gradient is not None:
-            feature_gradient.sub_(share * summed_weight).sub_(weight.index_select(0, targets), alpha=hit)
+            feature_gradient.sub_(weight.index_select(0, targets), alpha=hit)
         if weight_gradient is not None:
-            weight_gradient.sub_(share * features.sum(0)).index_add_(0, targets, features, alpha=-hit)
+            weight_gradient.index_add_(0, targets, features, alpha=-hit)
         if bias_gradient is not None:
-            bias_gradient.sub_(share * len(targets))
             bias_gradient.index_add_(0, targets, torch.ones_like(features[:, 0]), alpha=-hit)
         for gradient in (weight_gradient, bias_gradient):
             if absent and gradient is not None:

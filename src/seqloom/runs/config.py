@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeGuard, get_args, runtime_checkable
 
 import numpy as np
@@ -19,16 +19,21 @@ from seqloom.classical.word2vec import Word2VecConfig
 from seqloom.core.config import Config
 from seqloom.core.declaration import DataKindName, ModelSettings, Purpose
 from seqloom.core.events import Listener, ignore
+from seqloom.core.files import matching_files
 from seqloom.core.text_files import OnBad
 from seqloom.data.frames import FramesConfig
 from seqloom.data.images import ImageConfig
+from seqloom.data.plain_text import Unit
 from seqloom.data.series import SeriesConfig
 from seqloom.metrics.translation import MetricName
 from seqloom.models.bert import BertConfig
+from seqloom.models.captioner import CaptionerConfig
+from seqloom.models.classifier import ClassifierConfig
 from seqloom.models.ctc import CtcConfig
 from seqloom.models.elmo import ElmoConfig
 from seqloom.models.forecaster import ForecasterConfig
 from seqloom.models.gpt import GptConfig
+from seqloom.models.listener import ListenerConfig
 from seqloom.models.rnn_lm import RnnLmConfig
 from seqloom.models.seq2seq import Seq2SeqConfig
 from seqloom.models.t5 import T5Config
@@ -45,6 +50,7 @@ from seqloom.smt.pairs import EncodedPairs
 from seqloom.smt.phrases import PhrasesConfig
 from seqloom.tasks.settings import (
     BidirectionalConfig,
+    CaptioningConfig,
     ClassificationConfig,
     ContrastiveConfig,
     DenoisingConfig,
@@ -64,6 +70,7 @@ from seqloom.tasks.settings import (
 from seqloom.text.formats.columns import formats_with_symbols
 from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
+from seqloom.text.formats.turns import formats_with_turns
 from seqloom.text.subword_sampling import SAMPLED_KINDS
 from seqloom.text.tokenizer import SIDES, EncodedText, TextConfig, Tokenizers
 from seqloom.training.settings import TrainingConfig
@@ -142,11 +149,14 @@ ModelConfig = Annotated[
     | ElmoConfig
     | VaeConfig
     | BertConfig
+    | ClassifierConfig
     | TaggerConfig
     | VitConfig
     | SwinConfig
     | ForecasterConfig
     | CtcConfig
+    | ListenerConfig
+    | CaptionerConfig
     | NGramConfig
     | MarkovConfig
     | HmmConfig
@@ -174,6 +184,7 @@ AnyTask = (
     | ContrastiveConfig
     | ForecastingConfig
     | TranscriptionConfig
+    | CaptioningConfig
     | SummarisationConfig
     | FittingConfig
 )
@@ -185,6 +196,10 @@ TASKS: Mapping[str, type[AnyTask]] = _by_kind(TaskConfig)
 
 SAMPLING: Mapping[str, Any] = {"method": "sample", "length_factor": 0.0, "length_constant": 200}
 """The search of a language model by default: texts are sampled, and no source determines their length."""
+
+REPLYING: Mapping[str, Any] = {"method": "sample", "top_p": 0.9}
+"""The search of replies by default. The most probable reply fits every turn, so a beam gives the same few ones all the
+time; the nucleus leaves out what is improbable (Holtzman et al., 2020)."""
 
 
 @runtime_checkable
@@ -268,6 +283,20 @@ def _task_of(earlier: dict[str, Any]) -> AnyTask:
     return TranslationConfig() if model is None else TASKS[model.task_kind]()
 
 
+def _following_turns(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The given settings of a translator; if its pairs are turns, with the search, task and metrics of replies."""
+    sections = {name: values.get(name, {}) for name in ("data", "search", "task", "evaluation")}
+    if not all(isinstance(section, Mapping) for section in sections.values()) or sections["data"].get("unit") != "turn":
+        return values
+    is_own = sections["search"].get("mode", "seqloom") == "seqloom"
+    follows: dict[str, Mapping[str, Any]] = {
+        "search": REPLYING if is_own else {},
+        "task": {"dev_lines": 0} if sections["task"].get("kind", "translation") == "translation" else {},
+        "evaluation": {"metrics": ["chrf", "distinct-1", "distinct-2"]},
+    }
+    return {**values, **{name: {**chosen, **sections[name]} for name, chosen in follows.items()}}
+
+
 class DataConfig(Config):
     """The text a model learns from."""
 
@@ -278,8 +307,8 @@ class DataConfig(Config):
     Tagging: CoNLL-U, or a word and its tags in each line, with blank lines between sentences.
     Plain, .gz, .xz or .zst; a name may have * in it, or be that of a folder. Images: a folder with one subfolder per
     class, or an .npz file with the arrays images and labels. Series of numbers: one table, CSV or TSV. Transcription:
-    tables that name .wav, .png or strokes files with their transcripts, as TSV or JSONL. Summarisation: documents with
-    their summaries, as JSONL or TSV."""
+    tables that name .wav, .png or strokes files with their transcripts, as TSV or JSONL. Captions: tables that name
+    images with their captions, likewise. Summarisation: documents with their summaries, as JSONL or TSV."""
     dev: tuple[str, ...] = ()
     """Held-out files for validation, in the same form. Without any, a share of the training text is held out."""
     held_out: int = Field(1000, ge=1)
@@ -308,9 +337,13 @@ class DataConfig(Config):
     """Of forecasters: how their table of numbers is read."""
     frames: FramesConfig = FramesConfig()
     """Of models that transcribe: how recordings, strokes or images become frames and, in training, are varied."""
-    unit: Literal["line", "paragraph"] = "line"
-    """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. For
-    pairs, it is always the line."""
+    unit: Literal["line", "paragraph", "turn"] = "line"
+    """The unit of a text that ends with an end mark: a line, or (paragraph) all lines up to an empty one. Of
+    translators: line, or turn, which reads plays and chats. Each turn is then the reply to what was said before it, in
+    the same language; names of speakers are left out. Held out is the end of the text."""
+    history: int = Field(1, ge=1, le=100)
+    """With unit=turn: the turns before a reply that are read, joined by " || ". Fewer follow the beginning of a scene
+    or conversation."""
     longest: int = Field(256, ge=2, le=1_000_000)
     """Tokens on a side, the end mark counted, beyond which a training pair is dropped (and counted)."""
     tokens_per_batch: int = Field(4096, ge=1, le=100_000_000)
@@ -339,9 +372,21 @@ class DataConfig(Config):
     """Processes that encode pairs: by default one for each processor, if there are many pairs. The number changes
     only the time it takes."""
 
+    @property
+    def text_unit(self) -> Unit:
+        """The unit of a text that is not read in turns."""
+        return "line" if self.unit == "turn" else self.unit
+
     def formats(self, formats: Sequence[Format] = FORMATS) -> Sequence[Format]:
         """The formats of pairs, as these settings have them read."""
         return formats_with_symbols(self.symbols, formats) if self.symbols else formats
+
+    def training_formats(self, formats: Sequence[Format] = FORMATS) -> Sequence[Format]:
+        """The same of training files: with unit=turn these are plays and chats, of which pairs are made."""
+        if self.unit != "turn":
+            return self.formats(formats)
+        paths = [path for name in (*self.train, *self.dev) for path in matching_files(Path(name))]
+        return formats_with_turns(self.history, paths=paths, on_bad=self.on_bad_utf8, formats=formats)
 
     @field_validator("symbols")
     @classmethod
@@ -435,13 +480,16 @@ class RunConfig(Config):
             follows = {"longest": length} if type(length) is int else {}
             follows |= {"has_pooler": True, "has_pair_output": True} if has_pairs else {}
             values = {**values, "model": {**follows, **model}}
+        if declared.task_kind == "translation":
+            values = _following_turns(values)
+            task = values.get("task", {})
         if "kind" in task:
             return values
         followed: dict[str, Any] = {**values, "task": {"kind": declared.task_kind, **task}}
         search = values.get("search", {})
         if not isinstance(search, Mapping):
             return followed
-        if declared.purpose in ("translator", "aligner", None):
+        if declared.purpose in ("translator", "aligner", "captioner", None):
             followed["search"] = {**declared.search_defaults, **search}
         else:
             # The search of another program is a beam search.
@@ -542,6 +590,8 @@ class RunConfig(Config):
             )
         if self.data.symbols:
             self._check_symbols(rate)
+        if self.data.unit == "turn":
+            self._check_turns()
         if self.data.reverse == "phrases" and self.data.back_translation != "beam":
             raise ValueError(
                 f"data.back_translation={self.data.back_translation} cannot be combined with data.reverse=phrases, "
@@ -587,6 +637,23 @@ class RunConfig(Config):
         if self.data.monolingual:
             raise ValueError(
                 f"{shown} cannot be combined with data.monolingual, whose lines have no symbols; leave one of them out"
+            )
+
+    def _check_turns(self) -> None:
+        """What turns need of the run."""
+        if self.data_kind != "pairs":
+            raise ValueError(
+                "data.unit=turn makes pairs of turns for translators, not for "
+                f"model.kind={self.model.kind} with task.kind={self.task.kind}; leave it out"
+            )
+        data = self.data
+        for name, is_set in (("data.symbols", bool(data.symbols)), ("data.monolingual", bool(data.monolingual))):
+            if is_set:
+                raise ValueError(f"data.unit=turn cannot be combined with {name}; leave one of them out")
+        if data.source is not None and data.target is not None and data.source != data.target:
+            raise ValueError(
+                f"data.unit=turn has the same language on both sides, not {data.source} and {data.target}; give "
+                f"data.target={data.target} alone"
             )
 
     def _check_windows(self) -> None:

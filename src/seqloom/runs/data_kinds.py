@@ -14,6 +14,7 @@ from torch import nn
 from seqloom.core.declaration import DataKindName
 from seqloom.core.events import Listener
 from seqloom.runs import (
+    captioning,
     forecasting,
     images,
     labelled,
@@ -27,6 +28,7 @@ from seqloom.runs import (
 from seqloom.runs.config import RunConfig
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import (
+    CAPTION_EXTREMES,
     EXTREMES,
     FRAME_EXTREMES,
     IMAGE_EXTREMES,
@@ -119,6 +121,8 @@ class DataKind:
     """Settings that suit these training files."""
     general_sizes: Callable[[RunConfig], Sequence[Sizing]]
     """The same for examples from tiny to huge, which show what does not depend on the files."""
+    named: Callable[[RunConfig], Sequence[Path]] = lambda _config: ()
+    """Further files, which the training and dev files name."""
 
 
 PAIRS = "--train SOURCE --train TARGET (or one .tsv, .tmx, .po, .xlf or .jsonl)"
@@ -181,6 +185,14 @@ DATA_KINDS: Mapping[DataKindName, DataKind] = {
         load=transcription.TranscribedData.load,
         size=lambda config, files, how: transcription.size_samples(config, files, listener=how.listener),
         general_sizes=lambda config: [transcription.sizes_for(config, facts) for facts in FRAME_EXTREMES],
+        named=transcription.named_files,
+    ),
+    "captioned images": DataKind(
+        "--train TABLE with the name of an image and its caption in each line (TSV or JSONL)",
+        open=lambda config, how: captioning.open_captions(config, listener=how.listener),
+        load=captioning.CaptionData.load,
+        size=lambda config, files, how: captioning.size_captions(config, files, listener=how.listener),
+        general_sizes=lambda config: [captioning.sizes_for(config, facts) for facts in CAPTION_EXTREMES],
     ),
     "documents": DataKind(
         "--train FILE.jsonl with documents and their summaries, as the members source and target",

@@ -103,10 +103,12 @@ def _file_sides(folder: Path, card: Card) -> list[Iterator[str]]:
     for path in chain.from_iterable(map(matching_files, paths)):
         require_file(path)  # a card from elsewhere could name a pipe
     if not config.reads_pairs:
-        text = TextCorpus(paths, encoding=data.encoding, unit=data.unit, on_bad=data.on_bad_utf8, language=data.target)
+        text = TextCorpus(
+            paths, encoding=data.encoding, unit=data.text_unit, on_bad=data.on_bad_utf8, language=data.target
+        )
         return [(line.text[:MAX_LINE_CHARACTERS] for line in islice(text, 0, None, _step(text)))]
     languages = data.source, data.target
-    formats = data.formats()
+    formats = data.training_formats()
     corpus = open_corpus(paths, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
     lines = list(islice(corpus, 0, None, _step(corpus)))
     return [

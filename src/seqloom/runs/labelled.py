@@ -20,7 +20,7 @@ import torch
 
 from seqloom.classical.bayes import NaiveBayes, majority_label, words_of
 from seqloom.core.declaration import LabelledFacts, TextFacts
-from seqloom.core.errors import DataError, Problem, UsageError
+from seqloom.core.errors import DataError, Problem, Problems, UsageError
 from seqloom.core.events import Event, Listener, notice, phase
 from seqloom.core.files import read_json, write_atomically
 from seqloom.core.seeds import seed_for
@@ -33,12 +33,15 @@ from seqloom.data.labelled import (
     hold_out,
 )
 from seqloom.metrics.classification import score_labels
+from seqloom.metrics.confidence import fit_temperature, reliability, softmax_at
 from seqloom.metrics.scoring import Bootstrap
 from seqloom.runs.config import RunConfig
 from seqloom.runs.detection import sample_text
 from seqloom.runs.loading import Loaded
 from seqloom.runs.model_dir import DevResult
 from seqloom.runs.sizing import SAMPLED_LINES, Sizing, choose_labelled_sizes
+from seqloom.runs.tagging import merge_width, open_vectors, rows_of
+from seqloom.runs.tagging import words_of as vector_words
 from seqloom.runs.twins import TwinScores, beside, report_unbeaten, twins_text
 from seqloom.tasks.classification import ClassificationTask, TextExamples
 from seqloom.tasks.settings import ClassificationConfig
@@ -46,7 +49,10 @@ from seqloom.text.formats.readers import FORMATS
 from seqloom.text.formats.segments import Format
 from seqloom.text.normalise import collapse_spaces
 from seqloom.text.tokenizer import Tokenizers, word_cutter
-from seqloom.text.tokenizer_training import train_tokenizer
+from seqloom.text.tokenizer_training import train_tokenizer, with_words
+
+MANY_EXAMPLES = 2_000
+"""From so many examples a twentieth is held out, else a tenth: enough to choose by, and training needs the rest."""
 
 MAX_COUNTED_EXAMPLES = 200_000
 """Training examples, the first ones, from which naive Bayes is counted, in seconds."""
@@ -71,7 +77,11 @@ def size_labelled(
         path, line = corpus.place(next(iter(corpus)).number)
         message = f"{labels[0]!r} is the only label of {len(corpus):,} examples; a classifier needs two or more"
         raise DataError(problems=[Problem(message, str(path), line)])
+    if not task.labels:
+        _require_two_examples(corpus)
     sizing = sizes_for(config, facts_of(corpus, config, classes=len(labels)))
+    if (vectors := open_vectors(config)) is not None:
+        sizing = replace(sizing, defaults=merge_width(sizing.defaults, config, width=vectors.width))
     is_paired = corpus.texts == 2
     if "is_paired" in task.model_fields_set and task.is_paired != is_paired:
         raise UsageError(
@@ -84,10 +94,27 @@ def size_labelled(
         defaults={
             **defaults,
             "data": {} if corpus.label_column is None else {"label_column": corpus.label_column},
-            "model": {**defaults["model"], **config.model.classifier_settings(len(labels))},
+            "model": {**defaults["model"], **config.model.classifier_settings(len(labels), texts=corpus.texts)},
             "task": {**defaults["task"], "labels": list(labels), "is_paired": is_paired},
         },
     )
+
+
+def _require_two_examples(corpus: LabelledCorpus) -> None:
+    """Refuse labels with one example: nothing can be learned of it and measured as well."""
+    once = {label for label, count in corpus.labels.items() if count == 1}
+    if not once:
+        return
+    problems = Problems()
+    for line in corpus:
+        if line.label in once:
+            path, number = corpus.place(line.number)
+            problems.add(f"the only example of the label {line.label!r}; a label needs two or more", path, number)
+    try:
+        problems.require_none()
+    except DataError as error:
+        remedy = "Give more of them or remove these lines; to train all the same, name all labels: task.labels=[…]"
+        raise DataError(problems=[*error.problems, Problem(remedy)], more=error.more) from None
 
 
 def sizes_for(config: RunConfig, facts: LabelledFacts) -> Sizing:
@@ -171,7 +198,8 @@ def _held_out(config: RunConfig, examples: int) -> int:
     """Examples that are held out for validation: none where there are dev files."""
     if config.data.dev:
         return 0
-    count = min(config.data.held_out, examples // 10)
+    share = examples // 10 if examples < MANY_EXAMPLES else max(MANY_EXAMPLES // 10, examples // 20)
+    count = min(config.data.held_out, share)
     if count == 0:
         few = "1 example is" if examples == 1 else f"{examples} examples are"
         raise DataError(f"{few} too few to hold some out for validation; give a --dev file")
@@ -195,6 +223,13 @@ class LabelledText:
         """Learn how to split the training texts into pieces."""
         texts = chain.from_iterable(line.texts for line in self.train)
         tokenizer = train_tokenizer(texts, config.text, listener=listener)
+        if (vectors := open_vectors(config)) is not None:
+            known, tokenizer = (
+                tokenizer.size,
+                with_words(tokenizer, (config.text.normaliser(word) for word in vector_words(vectors))),
+            )
+            added = tokenizer.size - known
+            notice(listener, f"{added:,} words are known from model.vectors alone, beside {known:,} others")
         return Tokenizers(tokenizer, tokenizer)
 
     def encode(self, run: Path, config: RunConfig, *, tokenizers: Tokenizers, listener: Listener) -> None:
@@ -284,7 +319,14 @@ class LabelledData:
         """What the model is trained for."""
         task, (train, dev) = _task(config), (TextExamples(store) for store in (self.train, self.dev))
         return ClassificationTask(
-            train, dev, config=task, per_batch=task.tokens_per_batch, seed=config.seed, device=device
+            train,
+            dev,
+            config=task,
+            per_batch=task.tokens_per_batch,
+            seed=config.seed,
+            device=device,
+            vectors=rows_of(config, self.tokenizers.target),
+            mixes_lengths=config.model.classifier_input.mixes_lengths,
         )
 
     def card_values(self, config: RunConfig) -> dict[str, Any]:
@@ -319,4 +361,12 @@ def measure_dev(task: ClassificationTask, loaded: Loaded, *, twins: TwinScores, 
     what = "images" if config.model.reads_images else "text"
     remedy = f"train for more steps, give more labelled {what}, or start from a trained model (training.start_from)"
     report_unbeaten(shown, remedy=remedy, listener=listener)
-    return DevResult(shown, len(found))
+    temperature = fit_temperature(scores.numpy(), task.dev.labels)
+    confidence = reliability(softmax_at(scores.numpy(), temperature), task.dev.labels)
+    before = reliability(softmax_at(scores.numpy(), 1.0), task.dev.labels)
+    notice(
+        listener,
+        f"confidence: temperature {temperature:.2f}, with an expected calibration error of {confidence.error:.3f} on "
+        f"the held-out part ({before.error:.3f} without)",
+    )
+    return DevResult(shown, len(found), learned={"temperature": temperature, "calibration_error": confidence.error})

@@ -154,8 +154,7 @@ def load(
     if choice != LanguageChoice():
         card = replace(card, source=config.data.source, target=config.data.target)
     if config.model.is_fitted:
-        lacks = "is not a neural network" if config.purpose == "translator" else "does not translate"
-        raise UsageError(f"{folder} {lacks}: {in_words(config)}, or seqloom.load(…).model from Python")
+        raise UsageError(f"{folder} is not a neural network: {in_words(config)}, or seqloom.load(…).model from Python")
     # Earlier versions recorded a model from outside by its repr alone.
     outside = (
         config.model.in_words() if isinstance(config.model, OutsideConfig) else card.trained_on.get("outside_model")
@@ -589,6 +588,7 @@ def in_words(config: RunConfig) -> str:
         "tagger": "seqloom tag",
         "forecaster": "seqloom forecast",
         "transcriber": "seqloom transcribe",
+        "captioner": "seqloom caption",
         "summariser": "seqloom summarise",
         "aligner": "seqloom align --model",
         "denoiser": "seqloom train training.start_from=MODEL",

@@ -79,7 +79,7 @@ AGAIN = "copy the model directory again from where it was made"
 _COUNTED = (
     *("pairs", "lines", "images", "tokens", "steps", "target_tokens", "tokens_read", "hidden_tokens", "texts_read"),
     *("pairs_read", "images_read", "tags_read", "values_read", "rows", "series", "samples", "frames", "symbols_read"),
-    *("seconds", "dev_loss"),
+    *("seconds", "dev_loss", "temperature", "calibration_error"),
 )
 
 
@@ -151,6 +151,8 @@ class DevResult:
     """Of a translator, if there were enough lines."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Of a forecaster: what its bands and its drift are computed with."""
+    learned: Mapping[str, float] = field(default_factory=dict)
+    """What else was fitted to the dev text, such as the temperature of a classifier; the model card has it."""
 
 
 def shapes_of(path: Path) -> dict[str, Sequence[int]]:
@@ -194,7 +196,7 @@ def fault_of_card(values: Mapping[str, Any]) -> str | None:
             return f"trained_on.{name} is not a list"
     limit = trained_on.get("output_limit", {"factor": 1.0, "constant": 1})
     factor, constant = (limit.get("factor", 0), limit.get("constant", 0)) if isinstance(limit, dict) else (0, 0)
-    is_limit = _is_number(factor) and 0 < factor <= 100 and type(constant) is int and 0 < constant <= 10_000
+    is_limit = _is_number(factor) and 0 <= factor <= 100 and type(constant) is int and 0 < constant <= 10_000
     if not is_limit or len(limit) != 2:
         return f"trained_on.output_limit is {str(limit)[:40]!r}, not a factor and a constant"
     unfinished = trained_on.get("unfinished", {"step": 0, "steps": 0})

@@ -109,7 +109,7 @@ def open_corpus(config: RunConfig, names: tuple[str, ...], *, formats: Sequence[
     corpus = TextCorpus(
         paths,
         encoding=data.encoding,
-        unit=data.unit,
+        unit=data.text_unit,
         on_bad=data.on_bad_utf8,
         language=data.target,
         takes_tables=denoising.has_answers(config),

@@ -6,6 +6,7 @@ run/text/           tokenisers
 run/data/           the text as ids, in the form that the task needs
 """
 
+import hashlib
 import json
 import math
 import os
@@ -130,7 +131,8 @@ def choose_config(
     elif (task_kind := getattr(model, "task_kind", "translation")) != "translation":
         defaults |= {"model": OutsideConfig.of(model).model_dump(mode="json"), "task": {"kind": task_kind}}
     if model is None:
-        defaults |= _recognised_kind(file, overrides, train=train, dev=dev, out=out, formats=formats, listener=listener)
+        found = _recognised_kind(file, overrides, train=train, dev=dev, out=out, formats=formats, listener=listener)
+        defaults = {**defaults, **{name: {**defaults.get(name, {}), **section} for name, section in found.items()}}
     first = resolve(RunConfig, defaults=defaults, file=file, overrides=overrides)
     require_device(first.device)
     require_no_shortlist(first)
@@ -236,7 +238,7 @@ def _recognised_kind(
     formats: Sequence[Format],
     listener: Listener,
 ) -> dict[str, Any]:
-    """The kind of task or model that the training files are meant for, as a default, if no setting names one."""
+    """The kind of task or model that the training files are meant for, as defaults, if no setting names one."""
     given = read_config_file(file) if file is not None else Tree()
     for override in overrides:
         given = merge(given, read_override(override))
@@ -254,8 +256,9 @@ def _recognised_kind(
     if reading is None:
         return {}
     notice(listener, f"{reading.setting}, because of {names[0]}: {reading.reason} (name another kind to overrule)")
-    name, _, kind = reading.setting.partition("=")
-    return {name.partition(".")[0]: {"kind": kind}}
+    path, _, value = reading.setting.partition("=")
+    section, _, name = path.partition(".")
+    return {section: {name: value}}
 
 
 def _require_fitting_start(start_from: str, start: RunConfig, file: Path | None, overrides: Sequence[str]) -> None:
@@ -311,7 +314,7 @@ def _files_of_folders(
     for side, names in given.items():
 
         def expand(folder: Path, is_held_out: bool = side == "dev", languages: Languages = languages) -> FolderFiles:
-            if first.reads_pairs:
+            if first.reads_pairs and first.data.unit != "turn":
                 return pairs_in(folder, languages, is_held_out=is_held_out, formats=formats)
             return texts_in(folder, languages[1], is_held_out=is_held_out, formats=formats)
 
@@ -320,7 +323,11 @@ def _files_of_folders(
             notice(listener, sentence)
         if notices:
             found[side] = files
-        if first.reads_pairs and (said := languages_from([Path(name) for name in files], formats)):
+        if (
+            first.reads_pairs
+            and first.data.unit != "turn"
+            and (said := languages_from([Path(name) for name in files], formats))
+        ):
             languages = languages[0] or said[0], languages[1] or said[1]
     both = set(found.get("train", given["train"])) & set(found.get("dev", given["dev"]))
     if both:
@@ -338,7 +345,9 @@ def _text_defaults(first: RunConfig) -> dict[str, Any]:
     """Text settings that follow from the model, or from tokenisers that `data.tokenizers_from` names."""
     name = first.data.tokenizers_from
     if name is None:
-        return {} if first.model.pieces is None else {"text": {"kind": first.model.pieces}}
+        pieces = {} if first.model.pieces is None else {"kind": first.model.pieces}
+        text = {**pieces, **first.model.text_settings}
+        return {"text": text} if text else {}
     if _is_vocabulary(Path(name)):
         try:
             size = read_foreign_vocabulary(Path(name), encoding=first.data.encoding).size
@@ -455,7 +464,8 @@ def _inherited(first: RunConfig, defaults: dict[str, Any], *, classes: int = 0, 
     inherited = start.model_dump(mode="json", include={"text", "model", "search"})
     inherited["search"]["shortlist"] = 0  # the lexicon belongs to that model
     if classes:
-        inherited["model"] |= start.model.classifier_settings(classes)
+        texts = 1 + bool(defaults["task"].get("is_paired"))
+        inherited["model"] |= start.model.classifier_settings(classes, texts=texts)
     if isinstance(start.task, DenoisingConfig) and first.task.kind == "translation":
         inherited["model"] |= translator_settings(start, defaults, origin=start_from)
         notice(listener, f"{start_from} has learned denoising; task.kind=denoising would continue that")
@@ -522,7 +532,8 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
     """Make the run directory with everything that does not change in training."""
     require_new(run)
     files = _files([*config.data.train, *config.data.dev, *config.data.monolingual])
-    stamps = _stamps(files)
+    named = data_kind(config).named(config)
+    stamps = _stamps(files, named)
     text = open_text(config, formats=formats, listener=listener)
     with locked(run):
         require_new(run)  # again, now that no other process can write here
@@ -537,7 +548,7 @@ def prepare_run(run: Path, config: RunConfig, *, formats: Sequence[Format] = FOR
             require_memory(config, symbols_of(tokenizers))
             tokenizers.save(run / "text")
             text.encode(run, config, tokenizers=tokenizers, listener=listener)
-            if _stamps(files) != stamps:
+            if _stamps(files, named) != stamps:
                 raise DataError(
                     "the training files changed while they were being read; retry when nothing is writing to them"
                 )
@@ -690,19 +701,23 @@ def prepare_resume(
         damage = str(error)
     names = [*config.data.train, *config.data.dev, *config.data.monolingual]
     files = _files(names)
-    missing = next((path for path in files if not path.exists()), None)
+    missing, named = next((path for path in files if not path.exists()), None), list[Path]()
+    if missing is None:
+        named = list(data_kind(config).named(config))
+        missing = next((path for path in named if not path.exists()), None)
     looked = "" if missing is None or missing.is_absolute() else f" (looked in {Path.cwd()})"
     if missing and damage:
         side = "train" if missing in _files(config.data.train) else "dev"
         where = "" if missing.is_absolute() else "resume from the folder in which the run was started, "
+        place = "" if missing in named else f", or give its new place: data.{side}='[…]'"
         raise DataError(
             f"{damage}. {missing}, from which it could be encoded again, was not found{looked}; {where}put the file "
-            f"back, or give its new place: data.{side}='[…]'"
+            f"back{place}"
         )
     if missing:
         notice(listener, f"{missing} not found{looked}; continuing with the ids stored in the run directory")
         return
-    if not damage and record.get("files") == _stamps(files):
+    if not damage and record.get("files") == _stamps(files, named):
         return  # without reading everything again
     # A run of an earlier version has no "split": it held out single pairs, and must do so again.
     text = open_text(config, split=record.get("split", "pairs"), formats=formats, listener=ignore)
@@ -721,7 +736,7 @@ def prepare_resume(
     shutil.rmtree(run / "data", ignore_errors=True)
     text.encode(run, config, tokenizers=tokenizers, listener=listener)
     if has_changed:
-        record = {**record, "data": dict(text.fingerprints), "files": _stamps(files), **text.size}
+        record = {**record, "data": dict(text.fingerprints), "files": _stamps(files, named), **text.size}
         write_atomically(run / "run.json", json.dumps(record, indent=2) + "\n")
 
 
@@ -739,9 +754,17 @@ def _files(names: Sequence[str]) -> list[Path]:
     return files
 
 
-def _stamps(files: Sequence[Path]) -> dict[str, list[int]]:
-    """Sizes and times of files, by which a resume sees that they need not be read again."""
-    return {name: list(stamp) for name, stamp in file_stamps(files).items()}
+def _stamps(files: Sequence[Path], named: Sequence[Path] = ()) -> dict[str, list[int]]:
+    """Sizes and times of files, by which a resume sees that they need not be read again.
+
+    Files that these name can be very many: together they have one entry, with their number, their size and a hash.
+    """
+    stamps = {name: list(stamp) for name, stamp in file_stamps(files).items()}
+    if named:
+        found = file_stamps(named)
+        digest = hashlib.sha256(json.dumps(found).encode()).digest()
+        stamps["named files"] = [len(found), sum(size for size, _ in found.values()), int.from_bytes(digest[:6])]
+    return stamps
 
 
 def thread_settings(config: RunConfig) -> dict[str, Any]:

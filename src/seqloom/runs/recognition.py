@@ -8,10 +8,12 @@ Each kind has a predicate that looks at the first lines of the training files an
     captioning       a table that names images, with their captions
     forecasting      a table of numbers, with or without a heading and times
     classification   few labels: in a column, before the line, as __label__X, or in records
+    turns            a play or a chat: names and colons before what is said
     translation      two texts, a table of both, or a file of translators
 
-No reading, or translation alone, leaves the default. Two readings are refused with both commands. `task.kind` and
-`model.kind` overrule: then nothing is looked at. Only regular files are opened, as a pipe can be read once.
+No reading, or translation alone, leaves the default. Two readings are refused with both commands. `task.kind`,
+`model.kind` and `data.unit=turn` overrule: then nothing is looked at. Only regular files are opened, as a pipe can be
+read once.
 """
 
 import re
@@ -37,6 +39,7 @@ from seqloom.text.formats.conllu import find_layout
 from seqloom.text.formats.jsonl import BadRecord, parse_record
 from seqloom.text.formats.readers import FORMATS, format_of, is_tsv
 from seqloom.text.formats.segments import Format
+from seqloom.text.formats.turns import is_chat, named_turn, speeches
 
 SAMPLED_LINES = 5_000
 """Lines at the beginning of each file that are looked at."""
@@ -49,6 +52,9 @@ MOST = 0.9
 
 MIN_ROWS = 8
 """Rows of numbers that are taken for a series."""
+
+MIN_TURNS = 8
+"""Turns that are taken for a dialogue."""
 
 MIN_REPEATS = 3
 """Lines that a label has at least, on average; with more than `USUAL_LABELS` labels ten."""
@@ -377,6 +383,25 @@ def _shown(labels: Sequence[str]) -> str:
     return ", ".join(labels[:4]) + (f", … ({len(labels):,})" if len(labels) > 4 else "")
 
 
+def turns(files: TrainFiles) -> str | None:
+    """A play or a chat, in one text: nearly all of its blocks or lines begin with a name and a colon."""
+    if files.tables is not None or files.records is not None:
+        return None
+    reasons = [_turns_in(lines) for lines in files.lines]
+    return reasons[0] if reasons and all(reasons) and len(reasons) != 2 else None
+
+
+def _turns_in(lines: Sequence[str]) -> str | None:
+    if is_chat(lines):
+        what, begin = "lines", [line for line in lines if line.strip()]
+    else:
+        what, begin = "blocks of lines", [block[0] for _, block in speeches(lines)]
+    speakers = Counter(found[0] for found in map(named_turn, begin) if found is not None)
+    if speakers.total() < max(MIN_TURNS, MOST * len(begin)) or 2 * len(speakers) > speakers.total():
+        return None
+    return f"its {what} begin with a name and a colon: {_shown([name for name, _ in speakers.most_common()])}"
+
+
 def translation(files: TrainFiles) -> str | None:
     """A table of two columns whose other reading is not certain; two texts and files of translators are the default."""
     if files.tables is None or not all(map(is_tsv, files.paths)) or files.named_kinds:
@@ -412,6 +437,7 @@ KINDS = (
     Recognised("task.kind=captioning", captioning),
     Recognised("task.kind=forecasting", forecasting),
     Recognised("task.kind=classification", classification),
+    Recognised("data.unit=turn", turns),
     Recognised("task.kind=translation", translation),
 )
 
@@ -432,7 +458,7 @@ def recognise(
 
 
 def overruled(settings: Mapping[str, Any]) -> bool:
-    """Whether settings already say what is learned: a kind, a model to start from, or two languages."""
+    """Whether settings already say what is learned: a kind, turns, a model to start from, or two languages."""
     sections = {
         name: each for name in ("model", "task", "data", "training") if isinstance(each := settings.get(name), Mapping)
     }
@@ -440,17 +466,24 @@ def overruled(settings: Mapping[str, Any]) -> bool:
         return True
     data = sections.get("data", {})
     has_languages = data.get("source") is not None and data.get("target") is not None
-    return has_languages or bool(data.get("monolingual")) or sections.get("training", {}).get("start_from") is not None
+    return (
+        has_languages
+        or data.get("unit") == "turn"
+        or bool(data.get("monolingual"))
+        or sections.get("training", {}).get("start_from") is not None
+    )
 
 
-def require_one(readings: Sequence[Reading], *, names: Sequence[str], words: Sequence[str]) -> Reading | None:
+def require_one(
+    readings: Sequence[Reading], *, names: Sequence[str], words: Sequence[str], command: str = "train"
+) -> Reading | None:
     """The one reading; None for the default. A UsageError shows the commands where there are several.
 
-    `words` is the command after `seqloom train`.
+    `words` follow `seqloom train`, or another command.
     """
     if len(readings) > 1:
         commands = [
-            f"  seqloom train {each.setting} {shlex.join(words)}\n      because {each.reason}" for each in readings
+            f"  seqloom {command} {each.setting} {shlex.join(words)}\n      because {each.reason}" for each in readings
         ]
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         numbers = {2: "two", 3: "three"}

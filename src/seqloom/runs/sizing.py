@@ -10,10 +10,12 @@ from typing import Any
 
 from seqloom.core.config import Config
 from seqloom.core.declaration import (
+    CaptionFacts,
     DataFacts,
     FrameFacts,
     ImageFacts,
     LabelledFacts,
+    Learning,
     ModelSettings,
     ModelSizes,
     Pieces,
@@ -174,13 +176,14 @@ def choose_sizes(
     is_started: bool = False,
     is_joint: bool = False,
     has_symbols: bool = False,
+    passes: int | None = None,
 ) -> Sizing:
     """Model, vocabulary, batches and schedule for this much data, and for this many steps if they are given.
 
     `model` holds the settings of the model that were given, `pieces` and `vocabulary` are the kind and number of the
     pieces of text, where these were given. `is_started` says that it starts from a trained model, whose text may have
     no other cuts, and which learns at a low rate. `is_joint` says that one vocabulary for both sides was requested,
-    `has_symbols` that whole symbols are beside the sources.
+    `has_symbols` that whole symbols are beside the sources, `passes` how often the text is read at most.
     """
     rung = next(rung for rung in LADDER if facts.pairs <= rung.pairs)
     text: dict[str, Any] = {"kind": "bpe", "size": rung.vocabulary, "shared": True}
@@ -203,7 +206,7 @@ def choose_sizes(
         why = f"letters as pieces, and whole phones on the {facts.phones} side: the pairs are {facts.words}"
     tokens = counted.tokens(pieces or text["kind"], vocabulary or text["size"])
     if steps is None:
-        steps = round_figure(max(500.0, rung.passes * tokens / rung.tokens_per_batch))
+        steps = round_figure(max(500.0, min(rung.passes, passes or rung.passes) * tokens / rung.tokens_per_batch))
     every = max(min(10, steps), min(1000, round_figure(steps / 40)))
     sizes = model.sizes_for_pairs(facts)
     amount, verb, strength = ("little", "needs", "strong") if rung.dropout_rate >= 0.3 else ("much", "allows", "light")
@@ -557,6 +560,13 @@ LABELLED_EXTREMES = tuple(
 """Labelled texts from tiny to huge."""
 
 
+FINAL_CHECKPOINTS = 5
+"""Of twenty, whose mean may be the model: the learning rate is low by then."""
+
+MIN_TEXTS, MAX_LONG_BATCH = 16, 8192
+"""Texts of a batch, of average length, and the tokens beyond which it does not grow to have them."""
+
+
 def choose_labelled_sizes(
     facts: LabelledFacts, model: ModelSettings, *, pieces: Pieces, steps: int | None = None, is_started: bool = False
 ) -> Sizing:
@@ -566,32 +576,39 @@ def choose_labelled_sizes(
     """
     rung = next(rung for rung in LABELLED_LADDER if facts.text.lines <= rung.examples)
     tokens, sizes = facts.text.tokens(pieces), model.sizes_for_labels(facts, pieces)
-    passes, batch = (FINE_TUNING_PASSES if is_started else rung.passes), rung.tokens_per_batch
+    learning = sizes.learning or Learning(rung.learning_rate, rung.tokens_per_batch, rung.passes, rung.dropout_rate)
+    passes, batch = (FINE_TUNING_PASSES if is_started else learning.passes), learning.tokens_per_batch
+    dropout_rate = learning.dropout_rate
+    smoothing = {} if sizes.learning is None else {"label_smoothing": learning.label_smoothing}
+    if sizes.learning is not None:  # some texts at least, however long they are
+        batch = max(batch, min(MAX_LONG_BATCH, MIN_TEXTS * tokens // max(1, facts.text.lines)))
     if steps is None:
         steps = round_figure(max(FINE_TUNING_STEPS if is_started else 200.0, passes * tokens / batch))
-    every = max(min(10, steps), min(1000, round_figure(steps / 40)))
+    every = max(min(10, steps), min(1000, round_figure(steps / (40 if sizes.learning is None else 20))))
     text, text_reason = _pieces_of_text(facts.text, pieces, most=50_000, minimum_count=1)
     training = {
         "steps": steps,
-        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "learning_rate": min(learning.learning_rate, sizes.max_learning_rate),
         "schedule": "cosine",
         "warmup": min(100, steps // 4),
         "clip_norm": 1.0,
+        **({} if sizes.learning is None else {"betas": list(learning.betas)}),
         **_checks(every),
+        **({} if sizes.learning is None else {"average": FINAL_CHECKPOINTS}),
     }
-    amount, strength = ("few", "strong") if rung.dropout_rate >= 0.3 else ("many", "light")
+    amount, strength = ("few", "strong") if dropout_rate >= 0.3 else ("many", "light")
     return Sizing(
         {
-            "text": text,
-            "model": _model_section(model, sizes, dropout_rate=rung.dropout_rate),
-            "task": {"kind": "classification", "tokens_per_batch": batch},
+            "text": {**text, **model.text_settings},
+            "model": _model_section(model, sizes, dropout_rate=dropout_rate),
+            "task": {"kind": "classification", "tokens_per_batch": batch, **smoothing},
             "training": training,
         },
         f"{facts.text.lines:,} examples of {facts.classes:,} classes, so:",
         (
             text_reason,
             *sizes.reasons,
-            Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}: {amount} examples, {strength} dropout"),
+            Reason(("model.dropout_rate",), f"dropout {dropout_rate:g}: {amount} examples, {strength} dropout"),
             Reason(("task.tokens_per_batch",), f"batches of {batch:,} tokens"),
             *training_reasons(training, falling="as a cosine"),
         ),
@@ -793,6 +810,90 @@ def choose_frame_sizes(
             *sizes.reasons,
             Reason(("model.dropout_rate",), f"dropout {rung.dropout_rate:g}"),
             Reason(("task.frames_per_batch",), f"batches of {rung.frames_per_batch:,} frames"),
+            *training_reasons(training, falling="as a cosine"),
+        ),
+    )
+
+
+# Captions of images.
+
+
+@dataclass(frozen=True)
+class CaptionRung:
+    """What suits up to so many images with captions, whatever the model."""
+
+    images: int
+    learning_rate: float
+    images_per_batch: int
+    passes: int
+    """Passes over the images."""
+
+
+CAPTION_LADDER = (
+    CaptionRung(1_000, 1e-3, 32, 150),
+    CaptionRung(20_000, 1.5e-3, 64, 36),
+    CaptionRung(200_000, 1e-3, 128, 25),
+    CaptionRung(sys.maxsize, 5e-4, 256, 10),
+)
+"""From some hundred images to millions."""
+
+MAX_CAPTION_WORDS = 4_000
+"""Different words up to which each is one symbol: more are mostly rare."""
+
+MAX_CAPTION_SHIFT = 2
+"""Pixels by which training images are moved at most, unless more is set: captions may speak of what is at a border."""
+
+CAPTION_EXTREMES = tuple(
+    CaptionFacts(images, 2 * images, words, (side, side), 3)
+    for images, words, side in ((100, 20, 8), (8_000, 8_000, 64), (10**7, 10**5, 224))
+)
+"""Images with captions from few to many."""
+
+
+def choose_caption_sizes(
+    facts: CaptionFacts, model: ModelSettings, *, steps: int | None = None, is_started: bool = False
+) -> Sizing:
+    """Sizes of a model that describes so many images; `is_started` says that it starts from a trained model."""
+    rung = next(rung for rung in CAPTION_LADDER if facts.images <= rung.images)
+    sizes, batch = model.sizes_for_captions(facts), rung.images_per_batch
+    passes = FINE_TUNING_PASSES if is_started else rung.passes
+    if steps is None:
+        steps = round_figure(max(200.0, passes * facts.images / batch))
+    every = max(min(10, steps), min(1000, round_figure(steps / 20)))
+    shift = min(MAX_CAPTION_SHIFT, min(facts.size) // 16)
+    training: dict[str, Any] = {
+        "steps": steps,
+        "learning_rate": min(rung.learning_rate, sizes.max_learning_rate),
+        "weight_decay": 0.01,
+        "schedule": "cosine",
+        "warmup": min(200, steps // 4),
+        "clip_norm": 1.0,
+        **_checks(every),
+        "patience": 0,  # on the way down the cosine, captions improve late
+    }
+    are_words = facts.words <= MAX_CAPTION_WORDS
+    text: dict[str, Any] = {"kind": "bpe", "size": 8_000, "shared": True}
+    why = f"8,000 subword pieces: {facts.words:,} different words are mostly rare"
+    if are_words:
+        segmentation = "characters" if facts.are_unsegmented else "words"
+        text = {"kind": "word", "segmentation": segmentation, "size": ALL_WORDS, "shared": True}
+        why = f"all {facts.words:,} {'characters' if facts.are_unsegmented else 'words'}, each one symbol"
+    pixels = f"{shift} pixel{'' if shift == 1 else 's'}"
+    return Sizing(
+        {
+            "data": {"images": {"shift": shift}},
+            "text": text,
+            "model": _model_section(model, sizes, dropout_rate=0.1),
+            "task": {"kind": "captioning", "images_per_batch": batch},
+            "training": training,
+        },
+        f"{facts.images:,} images of {facts.size[0]} x {facts.size[1]} pixels with {facts.captions:,} captions, so:",
+        (
+            Reason(("text.kind", "text.size"), why),
+            *sizes.reasons,
+            Reason(("model.dropout_rate",), "dropout 0.1"),
+            Reason(("task.images_per_batch",), f"batches of {batch:,} images"),
+            *([Reason(("data.images.shift",), f"training images are moved by up to {pixels}")] if shift else []),
             *training_reasons(training, falling="as a cosine"),
         ),
     )

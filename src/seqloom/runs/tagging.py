@@ -49,8 +49,9 @@ from seqloom.runs.loading import Loaded, find_model, load_any
 from seqloom.runs.model_dir import DevResult, read_settings
 from seqloom.runs.sizing import Sizing, choose_tagged_sizes
 from seqloom.runs.twins import beside, report_unbeaten, twins_text
+from seqloom.tasks.classification import WordRows
 from seqloom.tasks.settings import TaggingConfig
-from seqloom.tasks.tagging import TaggingTask, WordRows
+from seqloom.tasks.tagging import TaggingTask
 from seqloom.text.edit_scripts import apply_script
 from seqloom.text.formats.conllu import TokenFile, TokenLayout
 from seqloom.text.marks import JOINER
@@ -97,19 +98,12 @@ def size_tagged(config: RunConfig, files: Sequence[Path], *, listener: Listener)
     if task.tags:
         schemes = dict(task.schemes)
     defaults = sizing.defaults
-    vectors = open_vectors(config)
-    width = {} if vectors is None else {"word_width": vectors.width}
-    given = config.model.model_dump(include={"vectors", "word_width"})
-    if vectors is not None and "word_width" in config.model.model_fields_set and given["word_width"] != vectors.width:
-        raise UsageError(
-            f"model.word_width={given['word_width']}, but the vectors of model.vectors={given['vectors']} have "
-            f"{vectors.width} numbers; leave out model.word_width"
-        )
+    if (vectors := open_vectors(config)) is not None:
+        defaults = merge_width(defaults, config, width=vectors.width)
     return replace(
         sizing,
         defaults={
             **defaults,
-            "model": {**defaults["model"], **width},
             "task": {**defaults["task"], "columns": list(columns), "tags": tags, "schemes": schemes},
         },
     )
@@ -384,6 +378,17 @@ def open_vectors(config: RunConfig) -> WordVectors | None:
     return cast("WordVectors", loaded.model)
 
 
+def merge_width(defaults: dict[str, Any], config: RunConfig, *, width: int) -> dict[str, Any]:
+    """Defaults with rows of words as wide as the vectors that model.vectors names."""
+    given = config.model.model_dump(include={"vectors", "word_width"})
+    if "word_width" in config.model.model_fields_set and given["word_width"] != width:
+        raise UsageError(
+            f"model.word_width={given['word_width']}, but the vectors of model.vectors={given['vectors']} have "
+            f"{width} numbers; leave out model.word_width"
+        )
+    return {**defaults, "model": {**defaults["model"], "word_width": width}}
+
+
 def words_of(vectors: WordVectors) -> dict[str, int]:
     """The row of each word; signs that join marks to their neighbours are no part of it."""
     rows: dict[str, int] = {}
@@ -391,6 +396,18 @@ def words_of(vectors: WordVectors) -> dict[str, int]:
         if bare := word.strip(JOINER):
             rows.setdefault(bare, row)
     return rows
+
+
+def rows_of(config: RunConfig, words: Tokenizer) -> WordRows | None:
+    """The vectors that model.vectors names, for the words of a vocabulary."""
+    vectors = open_vectors(config)
+    if vectors is None:
+        return None
+    known = {words.normaliser(word): row for word, row in reversed(words_of(vectors).items())}
+    bare = (word.strip(JOINER) for word in words.vocabulary)
+    places = [(number, known[word]) for number, word in enumerate(bare) if word in known]
+    at, of = np.array(places, np.int64).reshape(-1, 2).T
+    return WordRows(at, vectors.vectors[of])
 
 
 # --- stored data ------------------------------------------------------------------------------------------------------
@@ -424,13 +441,8 @@ class TaggedData:
 
     def task(self, config: RunConfig, *, device: torch.device, listener: Listener) -> TaggingTask:  # noqa: ARG002
         """What the model is trained for."""
-        rows = None
         words = self.tokenizers.target
-        if (vectors := open_vectors(config)) is not None:
-            known = {words.normaliser(word): row for word, row in reversed(words_of(vectors).items())}
-            places = [(number, known[word]) for number, word in enumerate(words.vocabulary) if word in known]
-            at, of = np.array(places, np.int64).reshape(-1, 2).T
-            rows = WordRows(at, vectors.vectors[of])
+        rows = rows_of(config, words)
         return TaggingTask(
             self.train, self.dev, config=_task(config), words=words.size, seed=config.seed, device=device, vectors=rows
         )

@@ -6,7 +6,7 @@ import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import SEEK_END
 from pathlib import Path
 from time import monotonic
@@ -544,6 +544,7 @@ def _train(
     if failure is None:
         loaded = LoadedModel(folder, config, tokenizers, session.model, card, session.world.device)
         measured = session.data.measure(loaded, listener=listener)
+        card = replace(card, trained_on={**card.trained_on, **measured.learned})
         card = card.with_scores(measured.scores, lines=measured.lines)
     save_model(
         folder,

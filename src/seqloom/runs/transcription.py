@@ -43,6 +43,12 @@ MAX_RATE = 16_000
 BANDS = (40, 32, 24, 16, 8, 4)
 """Mel bands, of which the first number is taken that suits the rate."""
 
+DYNAMIC_RANGE = 10.0
+"""Nats that sound is below its loudest part at most, by default: about what recordings in a room have above noise."""
+
+WARP = 0.25
+"""How far frequencies of recordings are warped, by default: more than heights of images, as voices differ more."""
+
 SHOWN_SAMPLES = 3
 """Samples that a message names."""
 
@@ -63,7 +69,11 @@ def size_samples(config: RunConfig, files: Sequence[Path], *, listener: Listener
         least_per_symbol=float(np.quantile(checked.frames / needed, 0.01)),
     )
     sizing = sizes_for(config, facts)
-    found = {"kind": checked.kind, "mel": {"rate": frames.mel.rate, "bands": frames.mel.bands}}
+    found: dict[str, Any] = {"kind": checked.kind}
+    if checked.kind == "sound":
+        mel = frames.mel
+        found["mel"] = {"rate": mel.rate, "bands": mel.bands, "dynamic_range": mel.dynamic_range}
+        found["vary"] = {"warp": frames.vary.warp}
     if config.training.start_from is not None:
         found = frames.model_dump(mode="json")
     return replace(sizing, defaults={**sizing.defaults, "data": {"frames": found}})
@@ -89,6 +99,8 @@ def _frames_for(config: RunConfig, checked: Checked) -> FramesConfig:
             else "data.frames.kind="
         )
         raise UsageError(f"{where} {given.kind}, but the training samples are of kind {checked.kind}")
+    if checked.kind == "sound" and "warp" not in given.vary.model_fields_set:
+        given = given.model_copy(update={"vary": given.vary.model_copy(update={"warp": WARP})})
     if checked.kind != "sound" or config.training.start_from is not None:
         return given.model_copy(update={"kind": checked.kind})
     mel = given.mel
@@ -96,6 +108,8 @@ def _frames_for(config: RunConfig, checked: Checked) -> FramesConfig:
         mel = mel.model_copy(update={"rate": max(1_000, min(MAX_RATE, checked.rate))})
     if "bands" not in mel.model_fields_set:
         mel = next((fit for bands in BANDS if _fits(fit := mel.model_copy(update={"bands": bands}))), mel)
+    if "dynamic_range" not in mel.model_fields_set:
+        mel = mel.model_copy(update={"dynamic_range": DYNAMIC_RANGE})
     mel_bank(mel)  # refuses what does not fit
     return given.model_copy(update={"kind": checked.kind, "mel": mel})
 
@@ -123,6 +137,14 @@ def open_samples(config: RunConfig, *, listener: Listener) -> "TranscribedFiles"
     notice(listener, f"no dev table: {count:,} of {len(train):,} samples are held out for validation")
     parts = [[sample for at, sample in enumerate(train.samples) if (at in held) == is_dev] for is_dev in (False, True)]
     return TranscribedFiles(tuple(parts[0]), tuple(parts[1]), fingerprints)
+
+
+def named_files(config: RunConfig) -> list[Path]:
+    """The recordings or images that the tables of a run name."""
+    data = config.data
+    tables = [Path(name) for name in (*data.train, *data.dev)]
+    samples = read_tables(tables, encoding=data.encoding, on_bad=data.on_bad_utf8)
+    return sorted({sample.source for sample in samples if isinstance(sample.source, Path)})
 
 
 def _read(config: RunConfig, side: str, names: Sequence[str], *, listener: Listener) -> Checked:

@@ -25,8 +25,8 @@ from seqloom.core.events import Event, Listener, Value, notice
 from seqloom.core.files import read_json, write_atomically
 from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.data.batches import PairSampling
-from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, hold_out_pairs, open_corpus, sample_lines
-from seqloom.data.corpus_files import languages_from, parts_of
+from seqloom.data.corpus import Lines, ParallelCorpus, hold_out, hold_out_end, hold_out_pairs, open_corpus, sample_lines
+from seqloom.data.corpus_files import language_of, languages_from, parts_of
 from seqloom.data.encoding import PairEncoder, encode_corpus
 from seqloom.data.overview import LOPSIDED_RATIO, Overview, look_over
 from seqloom.data.plain_text import TextCorpus
@@ -155,6 +155,9 @@ and how they were made."""
 FILES = "files.json"
 """Which training files were read, in the data folder of a run."""
 
+MAX_TURN_PASSES = 30
+"""Passes over a dialogue. Little of a reply follows from what was said before it; with more, it is learned by heart."""
+
 PHRASES_BELOW = 30_000
 """Pairs below which phrases translate better than a network: on Multi30k, both are equal with about as many."""
 
@@ -167,13 +170,16 @@ EXAMPLES = tuple(DataFacts(pairs, 20.0 + pairs % 7, 30.0, are_unspaced=False) fo
 
 def size_pairs(config: RunConfig, files: Sequence[Path], *, formats: Sequence[Format] = FORMATS) -> Sizing:
     """Sizes for the pairs in these files, and the languages that the names of the files give."""
-    found = languages_from(files, formats) or (None, None)
+    found = languages_from(files, formats) if config.data.unit != "turn" else _language_of_turns(config, files)
+    found = found or (None, None)
     languages = (config.data.source or found[0], config.data.target or found[1])
-    data, formats = config.data, config.data.formats(formats)
+    data, formats = config.data, config.data.training_formats(formats)
     corpus = open_corpus(files, encoding=data.encoding, languages=languages, on_bad=data.on_bad_utf8, formats=formats)
     _held_out(config, len(corpus))
     facts = facts_of(corpus, languages)
     chosen = {side: code for side, code in zip(("source", "target"), languages, strict=True) if code is not None}
+    if data.unit == "turn":  # which may have been recognised
+        chosen["unit"] = data.unit
     reasons: tuple[Reason, ...] = ()
     if data.monolingual:
         if facts.pairs < PHRASES_BELOW and not facts.are_unspaced and data.back_translation == "beam":
@@ -184,6 +190,13 @@ def size_pairs(config: RunConfig, files: Sequence[Path], *, formats: Sequence[Fo
     sizing = sizes_for(config, facts)
     defaults = {**sizing.defaults, "data": {**sizing.defaults.get("data", {}), **chosen}}
     return replace(sizing, defaults=defaults, reasons=(*sizing.reasons, *reasons))
+
+
+def _language_of_turns(config: RunConfig, files: Sequence[Path]) -> tuple[str | None, str | None]:
+    """The language of both sides: that of a setting, or of the names of the files."""
+    named = {language_of(file) for file in files}
+    language = config.data.target or config.data.source or (named.pop() if len(named) == 1 else None)
+    return language, language
 
 
 def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
@@ -203,6 +216,7 @@ def sizes_for(config: RunConfig, facts: DataFacts) -> Sizing:
         is_started=training.start_from is not None,
         is_joint="shared" in text.model_fields_set and text.shared,
         has_symbols=bool(config.data.symbols),
+        passes=MAX_TURN_PASSES if config.data.unit == "turn" else None,
     )
 
 
@@ -210,7 +224,7 @@ def open_pairs(
     config: RunConfig, *, split: Split = "sources", formats: Sequence[Format] = FORMATS, listener: Listener
 ) -> "PairText":
     """Open and check the text of a run. Without dev files, a part of the training text is held out."""
-    formats = config.data.formats(formats)
+    formats = config.data.training_formats(formats)
     train = _open(config, config.data.train, formats=formats, listener=listener)
     fingerprints = {"train": train.fingerprint()}
     is_whole = len(train.parts) == len(parts_of([Path(name) for name in config.data.train], formats))
@@ -222,18 +236,29 @@ def open_pairs(
         for sentence in monolingual.notices:
             notice(listener, sentence)
     languages = {"source": config.data.source, "target": config.data.target}
+    if config.data.unit == "turn":
+        turns = "1 turn" if config.data.history == 1 else f"up to {config.data.history} turns"
+        notice(
+            listener,
+            f"data.unit=turn: {len(train):,} replies, each to the {turns} before it; names of speakers are left out",
+        )
     if missing := [side for side, language in languages.items() if language is None]:
         which = "languages are" if len(missing) == 2 else f"{missing[0]} language is"
+        example = "data.target=en" if config.data.unit == "turn" else "data.source=de data.target=en"
         notice(
             listener,
             f"the {which} unknown: {', '.join(config.data.train[:2])} do not name them. Without them BLEU finds words "
             "between spaces, which is wrong for Chinese, Japanese or Thai, text in a wrong language is not reported, "
-            "and the model cannot check the languages of catalogues. Give them, as in: data.source=de data.target=en",
+            f"and the model cannot check the languages of catalogues. Give them, as in: {example}",
         )
     if config.data.dev:
         dev = _open(config, config.data.dev, formats=formats, listener=listener)
         fingerprints["dev"] = dev.fingerprint()
         return PairText(train, dev, fingerprints, files, monolingual)
+    if config.data.unit == "turn":
+        held = hold_out_end(train, _held_out(config, len(train)))
+        notice(listener, f"no dev files: the last {len(held.held):,} of {len(train):,} replies are held out")
+        return PairText(held.rest, held.held, fingerprints, files, monolingual)
     hold = hold_out if split == "sources" else hold_out_pairs
     held = hold(train, _held_out(config, len(train)), seed=config.seed)
     shared = ", none of whose sources is in the training text"

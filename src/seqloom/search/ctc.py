@@ -30,7 +30,7 @@ of all labellings that begin with y_1 … y_k among those that begin with y_<k.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ from torch import Tensor
 
 from seqloom.core.errors import ConfigError, ModelError, UsageError
 from seqloom.core.stepping import Source, State, Step, Stepper
-from seqloom.core.symbols import PAD
+from seqloom.core.symbols import BEGIN, END, PAD
 from seqloom.search.hypothesis import Hypothesis
 from seqloom.search.scores import score_of
 
@@ -284,6 +284,108 @@ def _best(values: Float64[Array, "live candidates"], count: int) -> Int64[Array,
     taken = np.nonzero(is_taken)[1].reshape(len(values), count)
     order = np.argsort(-np.take_along_axis(values, taken, 1), axis=1, kind="stable")
     return np.take_along_axis(taken, order, 1)
+
+
+# --- symbol by symbol -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CtcState:
+    """The prefix of each row: log P of its paths up to each frame, from none to all."""
+
+    sample: Int[Tensor, " rows"]
+    blank: Float[Tensor, "rows time_and_one"]
+    """log blank_t(y): those that end in a blank."""
+    symbol: Float[Tensor, "rows time_and_one"]
+    """log symbol_t(y): those that end in its last symbol."""
+    last: Int[Tensor, " rows"]
+    begins: Float[Tensor, " rows"]
+    """log P(a labelling begins with y)."""
+    is_new: bool
+    """Whether begin has not been read yet."""
+
+    def select(self, rows: Int[Tensor, " picked"]) -> "CtcState":
+        sample, blank, symbol = self.sample[rows], self.blank[rows], self.symbol[rows]
+        return CtcState(sample, blank, symbol, self.last[rows], self.begins[rows], self.is_new)
+
+
+class CtcStepper:
+    """The frames of a CTC model as any search sees a model, so that it can be a member of an ensemble.
+
+        P(begins with y c) = Σ_t enter_t(y c)
+        P(c ∣ y)           = P(begins with y c) / P(begins with y)
+        P(end ∣ y)         = (blank_T(y) + symbol_T(y)) / P(begins with y)
+
+    These sum to one. The log-probability of a finished output is log P(y ∣ x). Padding of the frames may hold anything.
+    """
+
+    begin = BEGIN
+    end = END
+
+    def __init__(
+        self, scores: Float[Tensor, "batch time symbols"], lengths: Int[Tensor, " batch"], *, blank: int = PAD
+    ) -> None:
+        """`scores` are those before the softmax. Neither begin nor end is a symbol of the frames: they are left out."""
+        frames = scores.double().index_fill(2, torch.tensor([BEGIN, END], device=scores.device), -math.inf)
+        frames = frames.log_softmax(2)
+        is_real = torch.arange(frames.shape[1], device=lengths.device) < lengths[:, None]
+        # Frames of padding are blank, which changes no labelling.
+        nothing = torch.where(torch.arange(frames.shape[2], device=frames.device) == blank, 0.0, -math.inf).double()
+        self.frames = torch.where(is_real[:, :, None], frames, nothing)
+        self.blank, self.dtype = blank, scores.dtype
+
+    def start(self, source: Source) -> CtcState:
+        samples = len(self.frames)
+        if len(source.lengths) != samples:
+            raise UsageError(f"{len(source.lengths)} rows for {samples} samples; give one for each")
+        zero = self.frames.new_zeros(samples)
+        blank = torch.cat([zero[:, None], self.frames[:, :, self.blank].cumsum(1)], 1)  # [samples, time + 1]
+        last = torch.full_like(source.lengths, self.blank)
+        symbol = torch.full_like(blank, -math.inf)
+        return CtcState(torch.arange(samples, device=zero.device), blank, symbol, last, zero, True)
+
+    def step(self, state: State, last: Int[Tensor, " rows"]) -> Step:
+        assert isinstance(state, CtcState)
+        frames = self.frames[state.sample]  # [rows, time, symbols]
+        if state.is_new:
+            state = replace(state, is_new=False)
+        else:
+            state = self._extended(state, last, frames)
+        before = torch.logaddexp(state.blank, state.symbol)[
+            :, :-1
+        ]  # [rows, time]: the paths that any symbol may extend
+        enters = (before[:, :, None] + frames).logsumexp(1)  # [rows, symbols]
+        again = state.blank[:, :-1] + self._own(state.last, frames)
+        enters = enters.scatter(1, state.last[:, None], again.logsumexp(1, keepdim=True))
+        enters[:, self.blank] = -math.inf
+        enters[:, self.end] = torch.logaddexp(state.blank[:, -1], state.symbol[:, -1])
+        begins = state.begins.masked_fill(state.begins == -math.inf, 0.0)  # a row that is impossible stays at −∞
+        return Step((enters - begins[:, None]).to(self.dtype), state)
+
+    @staticmethod
+    def _own(last: Int[Tensor, " rows"], frames: Float[Tensor, "rows time symbols"]) -> Float[Tensor, "rows time"]:
+        """log P of the last symbol of each row in each frame."""
+        return frames.gather(2, last[:, None, None].expand(-1, frames.shape[1], 1))[:, :, 0]
+
+    def _extended(
+        self, state: CtcState, last: Int[Tensor, " rows"], frames: Float[Tensor, "rows time symbols"]
+    ) -> CtcState:
+        """The state of the prefixes with one symbol more: the recursion above, for all frames."""
+        own = self._own(last, frames)
+        either = torch.logaddexp(state.blank, state.symbol)
+        before = torch.where((last == state.last)[:, None], state.blank, either)[:, :-1]
+        enters = before + own  # [rows, time]
+        blanks = frames[:, :, self.blank]
+        in_blank = in_symbol = torch.full_like(state.begins, -math.inf)
+        blank, symbol = [in_blank], [in_symbol]
+        for t in range(frames.shape[1]):
+            in_blank, in_symbol = (
+                torch.logaddexp(in_blank, in_symbol) + blanks[:, t],
+                torch.logaddexp(in_symbol + own[:, t], enters[:, t]),
+            )
+            blank.append(in_blank)
+            symbol.append(in_symbol)
+        return CtcState(state.sample, torch.stack(blank, 1), torch.stack(symbol, 1), last, enters.logsumexp(1), False)
 
 
 # --- a language model beside it --------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def _read_side(paths: Sequence[Path], config: RunConfig, *, encoding: str) -> It
     """The source side of a translator's text, or the text of a language model."""
     if not config.reads_pairs:
         return read_one_language(paths[0], encoding=encoding, language=config.data.target)
-    formats = config.data.formats()
+    formats = config.data.training_formats()
     if holds_both_sides(paths[0], formats):
         languages = config.data.source, config.data.target
         return (line.source for line in open_corpus(paths, encoding=encoding, languages=languages, formats=formats))

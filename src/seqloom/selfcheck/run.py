@@ -22,6 +22,7 @@ from seqloom.core.errors import DataError, SeqloomError, UsageError, is_out_of_m
 from seqloom.core.events import Event, Listener, Value, ignore
 from seqloom.runs.loading import Loaded, LoadedFitted, LoadedModel, find_model, load_any, load_translator
 from seqloom.selfcheck.aligners import AlignerChecks
+from seqloom.selfcheck.captioners import CaptionerChecks
 from seqloom.selfcheck.classifiers import ClassifierChecks, ImageClassifierChecks
 from seqloom.selfcheck.encoders import EncoderChecks
 from seqloom.selfcheck.files import check_files
@@ -177,6 +178,12 @@ def _checks(loaded: Loaded, model: Path, lines: Path | None, *, count: int, seed
         assert isinstance(loaded, LoadedFitted)
         checks = AlignerChecks(loaded, count=count, seed=seed)
         return f"{len(checks.sources):,} pairs of lines, drawn with seed {seed} or built in", checks.checks()
+    if loaded.config.purpose == "captioner":
+        if lines is not None:
+            raise UsageError(f"--lines {lines}: a captioner is checked with random images; leave it out")
+        assert isinstance(loaded, LoadedModel)
+        of_pictures = CaptionerChecks(loaded, count=count, seed=seed)
+        return f"{len(of_pictures.images):,} images, drawn with seed {seed}", of_pictures.checks()
     if loaded.config.model.reads_images:
         if lines is not None:
             raise UsageError(f"--lines {lines}: a classifier of images is checked with random images; leave it out")

@@ -130,7 +130,16 @@ def _read_model(word: str) -> ServedModel:
     card, config = read_card(folder), read_settings(folder)
     created = int((folder / "model.json").stat().st_mtime)
     scores = tuple(f"{score.name} {score.value:.1f}" for score in card.measured)
-    if config.purpose in ("aligner", "classifier", "tagger", "denoiser", "forecaster", "transcriber", "summariser"):
+    if config.purpose in (
+        "aligner",
+        "classifier",
+        "tagger",
+        "denoiser",
+        "forecaster",
+        "transcriber",
+        "summariser",
+        "captioner",
+    ):
         raise UsageError(f"{path} cannot be served: {in_words(config)}")
     if config.purpose != "translator":
         return ServedModel(name, path, config.purpose, target=card.target and code_of(card.target), created=created)

@@ -1,12 +1,15 @@
 """Classification: the summed cross-entropy of the classes of texts, of pairs of texts, or of images.
 
 loss = −Σ_i Σ_c q_i(c) log P(c | example i)       q: 1 − ε for the right class, and ε / classes for each
+
+A model of several parts (`part_scores`) has the sum of their losses. Probabilities are those of the scores divided by a
+temperature, which is fitted to the held-out part after training (`metrics.confidence`).
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -18,8 +21,13 @@ from seqloom.data.batches import BatchPlan
 from seqloom.data.images import ImageConfig, ImageStore, Scaling, augmented
 from seqloom.data.labelled import LabelledStore
 from seqloom.metrics.classification import score_labels
+from seqloom.metrics.confidence import fit_temperature
+from seqloom.models.protocols import CountsTexts, LearnsInParts
 from seqloom.tasks.settings import ClassificationConfig
 from seqloom.training.task import Chance, Loss
+
+COUNTED_AT_ONCE = 1024
+"""Training examples that are counted together."""
 
 # --- what is classified ----------------------------------------------------------------------------------------------
 
@@ -174,11 +182,18 @@ class ClassificationTask:
         per_batch: int,
         seed: int,
         device: torch.device,
+        vectors: "WordRows | None" = None,
+        mixes_lengths: bool = False,
     ) -> None:
+        """`mixes_lengths` draws batches from examples of all sizes; they are within `per_batch` places on average."""
         self.train, self.dev = train, dev
+        self.vectors = vectors
         self.config, self.per_batch = config, per_batch
         self.device = device
-        self.plan = BatchPlan(train.sizes, train.sizes, tokens_per_batch=per_batch, seed=seed)
+        sizes = train.sizes
+        if mixes_lengths:  # to the plan, all have the same length
+            sizes = np.full(len(sizes), max(1, round(float(sizes.mean()))))
+        self.plan = BatchPlan(sizes, sizes, tokens_per_batch=per_batch, seed=seed)
 
     def batches(self, epoch: int) -> int:
         return len(self.plan.batches(epoch))
@@ -190,13 +205,31 @@ class ClassificationTask:
         return len(batch.labels)
 
     def loss(self, model: nn.Module, batch: LabelledBatch) -> Loss:
-        scores = _class_scores(model, batch)
         smoothing = self.config.label_smoothing
-        total = F.cross_entropy(scores, batch.labels, reduction="sum", label_smoothing=smoothing)
-        return Loss(total, len(batch.labels))
+        if isinstance(model, LearnsInParts):
+            parts: Sequence[Tensor] = model.part_scores(*batch.inputs)
+        else:
+            parts = [_class_scores(model, batch)]
+        each = [F.cross_entropy(scores, batch.labels, reduction="sum", label_smoothing=smoothing) for scores in parts]
+        return Loss(torch.stack(each).sum(), len(batch.labels))
+
+    def prepare(self, model: nn.Module) -> None:
+        """Begin with the word vectors that were given, and with what is counted from the training texts."""
+        if self.vectors is not None:
+            for table in cast("CountsTexts", model).word_tables():
+                self.vectors.fill(table.weight)
+        if isinstance(model, CountsTexts):
+            numbers = np.arange(len(self.train.labels))
+            begins = range(0, len(numbers), COUNTED_AT_ONCE)
+            some = (numbers[begin : begin + COUNTED_AT_ONCE] for begin in begins)
+            batches = (self.train.batch(each, device=self.device) for each in some)
+            model.count_texts((batch.inputs, batch.labels) for batch in batches)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        """Cross-entropy per example (without smoothing), accuracy and macro-F1 in percent."""
+        """Cross-entropy per example (without smoothing, at its temperature), accuracy and macro-F1 in percent.
+
+        A model that gets more right may be too sure of it for a while, which its temperature makes up for.
+        """
         scores = self.dev_scores(model)
         labels = self.config.labels
         found = [labels[number] for number in scores.argmax(1).tolist()]
@@ -204,7 +237,7 @@ class ClassificationTask:
         return {"loss": self._loss_of(scores), "accuracy": accuracy.value, "macro_f1": macro_f1.value}
 
     def dev_loss(self, model: nn.Module) -> float:
-        """Cross-entropy per held-out example, without smoothing."""
+        """Cross-entropy per held-out example, without smoothing, at the temperature that fits these."""
         return self._loss_of(self.dev_scores(model))
 
     def dev_labels(self) -> list[str]:
@@ -233,8 +266,25 @@ class ClassificationTask:
         return self.train.fingerprint()
 
     def _loss_of(self, scores: Float32[Tensor, "examples classes"]) -> float:
-        labels = torch.from_numpy(self.dev.labels.astype(np.int64))
-        return float(F.cross_entropy(scores.double(), labels))
+        labels = self.dev.labels.astype(np.int64)
+        given = scores.double()
+        if bool(given.isfinite().all()):
+            given = given / fit_temperature(given.numpy(), labels)
+        return float(F.cross_entropy(given, torch.from_numpy(labels)))
+
+
+@dataclass(frozen=True)
+class WordRows:
+    """Vectors of some words of the vocabulary."""
+
+    rows: Int[np.ndarray, " words"]
+    vectors: np.ndarray
+    """[words, width]"""
+
+    @torch.no_grad()
+    def fill(self, table: Float[Tensor, "symbols width"]) -> None:
+        """Write them into the table of a model."""
+        table[torch.from_numpy(self.rows)] = torch.from_numpy(self.vectors).to(table)
 
 
 def _class_scores(model: nn.Module, batch: LabelledBatch) -> Float[Tensor, "batch classes"]:

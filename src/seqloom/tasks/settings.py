@@ -438,7 +438,7 @@ class ClassificationConfig(TaskSettings):
     """What a classifier of texts, of pairs of texts, or of images is trained for."""
 
     purpose: ClassVar[Purpose] = "classifier"
-    model_kind: ClassVar[str] = "bert"
+    model_kind: ClassVar[str] = "classifier"
     data_kind: ClassVar[DataKindName] = "labelled text"
     needs: ClassVar[ModelNeeds] = ModelNeeds(("class_scores",), "classifier", "ClassificationModel")
     unit: ClassVar[str] = "texts"
@@ -620,6 +620,24 @@ class TranscriptionConfig(TaskSettings):
     """Names this task in a config file."""
     frames_per_batch: int = Field(8_000, ge=1, le=100_000_000)
     """Places in a batch: samples × the frames of the longest of them."""
+
+
+class CaptioningConfig(TaskSettings):
+    """What a model is trained for that describes images."""
+
+    purpose: ClassVar[Purpose] = "captioner"
+    model_kind: ClassVar[str] = "captioner"
+    data_kind: ClassVar[DataKindName] = "captioned images"
+    needs: ClassVar[ModelNeeds] = ModelNeeds(("output", "stepper", "source"), "captioner", "CaptioningModel")
+
+    kind: Literal["captioning"] = "captioning"
+    """Names this task in a config file."""
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the probability of the right symbol that is spread over all symbols."""
+    images_per_batch: int = Field(64, ge=1, le=1_000_000)
+    """Images in a batch, each with one of its captions."""
+    dev_images: int = Field(200, ge=0)
+    """Held-out images described greedily at each validation, for exact match and BLEU; 0 reports the loss alone."""
 
 
 class SummarisationConfig(TaskSettings):

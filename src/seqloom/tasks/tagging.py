@@ -24,7 +24,7 @@ from seqloom.metrics.tagging import score_spans
 from seqloom.models.protocols import TaggingModel
 from seqloom.models.tagger import TaggerInput
 from seqloom.nn.packing import pack
-from seqloom.tasks.classification import batches_by_length
+from seqloom.tasks.classification import WordRows, batches_by_length
 from seqloom.tasks.settings import TaggingConfig
 from seqloom.text.spans import legal_steps
 from seqloom.training.task import Chance, Loss
@@ -51,7 +51,7 @@ class TaggingTask:
         words: int,
         seed: int,
         device: torch.device,
-        vectors: "WordRows | None" = None,
+        vectors: WordRows | None = None,
     ) -> None:
         """`words` is the size of the vocabulary."""
         self.train, self.dev = train, dev
@@ -79,9 +79,7 @@ class TaggingTask:
     def prepare(self, model: nn.Module) -> None:
         """Begin with the word vectors that were given."""
         if self.vectors is not None:
-            table = cast("TaggingModel", model).words.weight
-            with torch.no_grad():
-                table[torch.from_numpy(self.vectors.rows)] = torch.from_numpy(self.vectors.vectors).to(table)
+            self.vectors.fill(cast("TaggingModel", model).words.weight)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Cross-entropy per tag, accuracy of each column in percent, and F1 of spans."""
@@ -172,15 +170,6 @@ class TaggingTask:
         arrays = (words, forms, lengths, spelled.letters, spelled.lengths, tags)
         *given, labels = (torch.from_numpy(each).to(self.device) for each in arrays)
         return TagBatch(TaggerInput(*given), labels, store.lines[indices])
-
-
-@dataclass(frozen=True)
-class WordRows:
-    """Vectors of some words of the vocabulary."""
-
-    rows: Int[np.ndarray, " words"]
-    vectors: np.ndarray
-    """[words, width]"""
 
 
 def legal_of(config: TaggingConfig, *, device: torch.device) -> list[Bool[Tensor, "tags_1 tags_1"] | None]:

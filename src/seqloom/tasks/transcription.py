@@ -1,6 +1,7 @@
 """Transcription: the summed CTC loss of transcripts, given the frames of recordings, handwriting or images.
 
     loss = −Σ_i log P(y_i ∣ x_i)          over all paths of each transcript (`nn/ctc.py`); its count are the symbols
+           λ CTC − (1 − λ) Σ_i Σ_t log P(y_it ∣ y_i,<t, x_i)          of a model with a decoder (`models/listener.py`)
 
 Training samples are varied (`data/frames.py`): how, is a function of seed, epoch and sample alone.
 """
@@ -8,21 +9,30 @@ Training samples are varied (`data/frames.py`): how, is a function of seed, epoc
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Int64, Integer
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqloom.core.seeds import seed_for
+from seqloom.core.stepping import Source, Stepper
+from seqloom.core.symbols import BEGIN, END
 from seqloom.data.batches import BatchPlan
 from seqloom.data.frames import FrameKind, Frames, VariationConfig, finished
 from seqloom.data.transcribed import FrameStore
 from seqloom.metrics.error_rate import ErrorRate, Unit
-from seqloom.models.protocols import TranscriptionModel
+from seqloom.models.listener import FrameMemory
+from seqloom.models.protocols import AttendsToFrames, TranscriptionModel
 from seqloom.nn.ctc import ctc_loss, frames_needed
-from seqloom.search.ctc import greedy_labellings
+from seqloom.nn.packing import pack, packing_of
+from seqloom.search.ctc import CtcStepper, greedy_labellings
+from seqloom.search.ensemble import Ensemble
+from seqloom.search.greedy import greedy_search
+from seqloom.search.settings import SearchConfig
 from seqloom.tasks.classification import batches_by_length
 from seqloom.tasks.settings import TranscriptionConfig
 from seqloom.text.tokenizer import Tokenizer
@@ -86,8 +96,7 @@ class TranscriptionTask:
         return int(batch.target_lengths.sum())
 
     def loss(self, model: nn.Module, batch: FrameBatch) -> Loss:
-        scores, lengths = cast("TranscriptionModel", model).frame_scores(batch.frames, batch.lengths)
-        return _loss_of(scores, lengths, batch)
+        return self._read(model, batch).loss
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """Loss per symbol of all held-out samples, WER and CER of greedy transcripts in percent."""
@@ -130,11 +139,23 @@ class TranscriptionTask:
         losses, outputs = [], [""] * len(self.dev)
         for places in batches_by_length(self.dev.lengths, tokens=self.config.frames_per_batch):
             batch = self._collate(self.dev, places)
-            scores, lengths = cast("TranscriptionModel", model).frame_scores(batch.frames, batch.lengths)
-            losses.append(_loss_of(scores, lengths, batch))
-            for place, symbols in zip(places.tolist(), greedy_labellings(scores, lengths), strict=True):
+            read = self._read(model, batch)
+            losses.append(read.loss)
+            for place, symbols in zip(places.tolist(), read.greedy(), strict=True):
                 outputs[place] = self.tokenizer.decode(symbols)
         return _Transcribed(_mean(losses), outputs)
+
+    @staticmethod
+    def _read(model: nn.Module, batch: FrameBatch) -> "_Read":
+        if not isinstance(model, AttendsToFrames):
+            scores, lengths = cast("TranscriptionModel", model).frame_scores(batch.frames, batch.lengths)
+            return _Read(_loss_of(scores, lengths, batch), partial(greedy_labellings, scores, lengths))
+        memory, share = model.remember(batch.frames, batch.lengths), model.ctc_share
+        loss = _decoder_loss(model, memory, batch)
+        if share:
+            blank = _loss_of(model.blank_scores(memory), memory.lengths, batch)
+            loss = Loss(share * blank.total + (1 - share) * loss.total, blank.count)
+        return _Read(loss, partial(_greedy_by_steps, model, memory))
 
     def _collate(
         self, store: FrameStore, places: Integer[np.ndarray, " batch"], *, epoch: int | None = None
@@ -166,6 +187,15 @@ class TranscriptionTask:
 
 
 @dataclass(frozen=True)
+class _Read:
+    """A batch, read by a model."""
+
+    loss: Loss
+    greedy: Callable[[], Sequence[tuple[int, ...]]]
+    """Finds the greedy transcripts."""
+
+
+@dataclass(frozen=True)
 class _Transcribed:
     """All held-out samples, read by a model."""
 
@@ -177,6 +207,30 @@ class _Transcribed:
 def _loss_of(scores: Float[Tensor, "batch shorter symbols"], lengths: Int[Tensor, " batch"], batch: FrameBatch) -> Loss:
     found = ctc_loss(scores, lengths, targets=batch.targets, target_lengths=batch.target_lengths)
     return Loss(found.total, found.count)
+
+
+def _decoder_loss(model: AttendsToFrames, memory: FrameMemory, batch: FrameBatch) -> Loss:
+    """−Σ_t log P(y_t ∣ y_<t, x) with the end, over all transcripts; its count are the symbols without it."""
+    read = torch.cat([torch.full_like(batch.targets[:, :1], BEGIN), batch.targets], 1)  # [batch, longest + 1]
+    written = F.pad(batch.targets, (0, 1)).scatter(1, batch.target_lengths[:, None], END)
+    lengths = batch.target_lengths + 1
+    labels = pack(written, packing_of(lengths, written.shape[1]))  # [tokens]
+    total = model.output.cross_entropy(model(memory, read, lengths), labels)
+    return Loss(total, int(batch.target_lengths.sum()))
+
+
+def frame_search(model: AttendsToFrames, memory: FrameMemory) -> tuple[Stepper, Source]:
+    """Decoder and CTC as one stepper, and a row for each sample."""
+    share, stepper = model.decoding_share, model.stepper(memory)
+    ends = torch.full((len(memory.lengths), int(memory.lengths.max())), END, device=memory.lengths.device)
+    if share:
+        stepper = Ensemble([stepper, CtcStepper(model.blank_scores(memory), memory.lengths)], [1 - share, share])
+    return stepper, Source(ends, memory.lengths)
+
+
+def _greedy_by_steps(model: AttendsToFrames, memory: FrameMemory) -> list[tuple[int, ...]]:
+    stepper, source = frame_search(model, memory)
+    return [found.symbols for found in greedy_search(stepper, source, SearchConfig())]
 
 
 def _mean(losses: Sequence[Loss]) -> float:
