@@ -64,8 +64,8 @@ ROTARY_BASE = 10_000.0
 """The slowest pair of numbers turns about once in 2π times as many positions."""
 
 SIZES = (
-    (2_000, 192, Learning(5e-3, 256, passes=12, dropout_rate=0.3)),
-    (20_000, 192, Learning(5e-3, 384, passes=5, dropout_rate=0.3)),
+    (2_000, 192, Learning(5e-3, 256, passes=15, dropout_rate=0.3)),
+    (20_000, 192, Learning(5e-3, 384, passes=8, dropout_rate=0.3)),
     (200_000, 128, Learning(3e-3, 1024, passes=4, dropout_rate=0.2)),
     (sys.maxsize, 256, Learning(2e-3, 2048, passes=2, dropout_rate=0.1)),
 )

@@ -560,8 +560,8 @@ LABELLED_EXTREMES = tuple(
 """Labelled texts from tiny to huge."""
 
 
-FINAL_CHECKPOINTS = 5
-"""Of twenty, whose mean may be the model: the learning rate is low by then."""
+FINAL_CHECKPOINTS = 3
+"""Of twenty, whose mean is the model: the learning rate is low by then."""
 
 MIN_TEXTS, MAX_LONG_BATCH = 16, 8192
 """Texts of a batch, of average length, and the tokens beyond which it does not grow to have them."""
@@ -594,7 +594,7 @@ def choose_labelled_sizes(
         "clip_norm": 1.0,
         **({} if sizes.learning is None else {"betas": list(learning.betas)}),
         **_checks(every),
-        **({} if sizes.learning is None else {"average": FINAL_CHECKPOINTS}),
+        **({} if sizes.learning is None else {"average": FINAL_CHECKPOINTS, "final": "last", "patience": 0}),
     }
     amount, strength = ("few", "strong") if dropout_rate >= 0.3 else ("many", "light")
     return Sizing(

@@ -706,7 +706,7 @@ def _fitted(config: RunConfig, data: PairData | TextData | DocumentData, *, list
 
 
 def _choose_weights(session: _Session) -> tuple[dict[str, Tensor], str, float]:
-    """The mean of the last checkpoints or the best one, whichever has the lower dev loss; with a name and that loss.
+    """The mean of the last checkpoints or the best one, as training.final says; with a name and its dev loss.
 
     The model has these weights afterwards.
     """
@@ -724,7 +724,8 @@ def _choose_weights(session: _Session) -> tuple[dict[str, Tensor], str, float]:
         with torch.no_grad():
             load_weights(model, weights, origin=str(run))
             found[last if average else "the best checkpoint"] = (session.task.dev_loss(model.eval()), weights)
-    chosen = min(found, key=lambda name: found[name][0] if math.isfinite(found[name][0]) else math.inf)
+    finite = [name for name in found if math.isfinite(found[name][0])] or [*found]
+    chosen = finite[0] if settings.final == "last" else min(finite, key=lambda name: found[name][0])
     loss, weights = found[chosen]
     with torch.no_grad():
         load_weights(model, weights, origin=str(run))

@@ -113,6 +113,10 @@ class TrainingConfig(Config):
     """Last regular checkpoints whose mean becomes the final model, if its dev loss is lower than that of the best
     checkpoint; 0 always takes the best one."""
 
+    final: Literal["better", "last"] = "better"
+    """Whether the mean of the last checkpoints has to have a lower dev loss than the best one (better), or is the model
+    in any case (last). The last ones, whose learning rate is low, may get more right although they are too sure."""
+
     bad_steps: Positive = 3
     """Steps in a row with a non-finite loss or gradient after which the run stops with an error."""
 
