@@ -421,8 +421,13 @@ def test_what_does_not_fit_is_refused_with_its_values(place: Path, tmp_path: Pat
 def test_a_model_of_texts_refuses_images(place: Path, tmp_path: Path) -> None:
     path = tmp_path / "reviews.tsv"
     path.write_text("".join(f"a {word} film {n}\t{word}\n" for n in range(20) for word in ("good", "bad")))
-    words = ["task.kind=classification", "model.width=8", "model.heads=1", "model.feed_forward=8", "training.steps=1"]
-    trained = train(None, [*words, "text.size=60", "evaluation.resamples=40"], out=tmp_path / "run", train=[str(path)])
+    words = ["model.kind=bert", "task.kind=classification", "model.width=8", "model.heads=1", "training.steps=1"]
+    trained = train(
+        None,
+        [*words, "model.feed_forward=8", "text.size=60", "evaluation.resamples=40"],
+        out=tmp_path / "run",
+        train=[str(path)],
+    )
     assert trained is not None
     image = next((place / "test" / "rows").iterdir())
     found = call("classify", trained.model, image)
