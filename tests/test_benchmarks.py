@@ -316,6 +316,7 @@ def test_every_script_that_claims_a_ratio_by_itself_is_in_the_list() -> None:
         "vector_mapping.py",
         "decode_phrases.py",
         "multi30k_scores.py",
+        "page.py",
         "kill_loop.py",
         "run_all.py",
         "serve.py",

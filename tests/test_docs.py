@@ -102,6 +102,7 @@ ADDRESS = "http://127.0.0.1:5000"
 """Where a server of the documentation listens."""
 SERVED = {
     "runs/en-de": "train --train corpus.en --train corpus.de --dev dev.en,dev.de",
+    "runs/demo": "train --train corpus.en --train corpus.de --dev dev.en,dev.de",
     "runs/ngram": "train model.kind=ngram --train text.txt",
     "runs/words": "train model.kind=word2vec --train text.txt",
 }
@@ -443,6 +444,8 @@ def _small(words: list[str]) -> list[str]:
             kinds.append(yaml.safe_load(Path(word).read_text(encoding="utf-8")).get("model", {}).get("kind", ""))
     if any(word.startswith("training.start_from=opus") for word in words):
         return PUBLISHED
+    if "training.start_from=runs/reviews" in words:  # its kind and sizes are those of that run
+        return [*SHORT, "evaluation.resamples=40"]
     kinds += [kind for file, kind in RECOGNISED.items() if not kinds and file in words]
     return next((OTHERS[kind] for kind in kinds if kind in OTHERS), TINY)
 

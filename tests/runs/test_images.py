@@ -136,7 +136,7 @@ def test_classes_of_files_folders_and_arrays_are_printed_and_scored(place: Path,
     assert scores["scores"][0]["value"] == pytest.approx(100 * right / 90)
     folder = call("classify", run, place / "test")  # a folder per class
     assert folder.lines[0].startswith("accuracy")
-    assert folder.lines[3].split() == ["right", "\\", "predicted", *CLASSES, "recall"]
+    assert folder.lines[4].split() == ["right", "\\", "predicted", *CLASSES, "recall"]
 
 
 def test_paths_and_arrays_give_the_same_and_batches_change_nothing(place: Path) -> None:

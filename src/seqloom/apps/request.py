@@ -25,9 +25,6 @@ class ConstraintSet:
 
     prefix: str = ""
     """How the translation begins."""
-    prefix_ids: tuple[int, ...] = ()
-    """The same in symbols of the model, for a beginning that its tokeniser would split in another way. With END as the
-    last one they are the whole translation."""
     phrases: tuple[str, ...] = ()
     """Words and phrases that it must contain, between word borders."""
     forbidden: tuple[str, ...] = ()
@@ -35,6 +32,9 @@ class ConstraintSet:
     stops: tuple[str, ...] = ()
     """Strings after which it stops, as given or as the model writes them (in lower case, say); the string that was
     found is part of the translation."""
+    prefix_ids: tuple[int, ...] = ()
+    """The beginning in symbols of the model, for one that its tokeniser would split in another way. With END as the
+    last one they are the whole translation."""
 
     def __post_init__(self) -> None:
         as_text(self.prefix, "prefix")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TextIO, cast
 
 import typer
 
-from seqloom.core.errors import DataError, UsageError
+from seqloom.core.errors import DataError, ModelError, UsageError
 from seqloom.core.events import Listener, ignore, notice
 from seqloom.core.files import LineReader, open_output, require_file
 from seqloom.core.text_files import LineDecoder, OnBad, open_bytes
@@ -282,12 +282,18 @@ def languages_for(model: Path | None, paths: Sequence[Path | None], overrides: S
 
 
 def formats_for(model: Path | None, overrides: Sequence[str] = ()) -> Sequence[Format]:
-    """The formats of pairs, as the model was trained on them: with symbols."""
+    """The formats of pairs, as the model was trained on them: with symbols.
+
+    A model that cannot be read is reported when it is opened, after the arguments have been checked.
+    """
     if model is None:
         return FORMATS
     from seqloom.apps.search_settings import resolved
 
-    return resolved(model, overrides).data.formats()
+    try:
+        return resolved(model, overrides).data.formats()
+    except (UsageError, ModelError):
+        return FORMATS
 
 
 def report_doubts(
