@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqloom.core.symbols import BEGIN, END
+from seqloom.core.symbols import BEGIN, END, UNKNOWN
 from seqloom.data.labelled import JoinedIds, frame_texts, join_texts
 from seqloom.models.classifier import ClassifierConfig, TextClassifier, gram_rows
 from seqloom.nn.embeddings import Symbols
@@ -137,3 +137,14 @@ def test_an_encoder_learns_an_order_that_a_bag_of_words_does_not_see(encoder: st
 
     assert loss_after(encoder) < 0.2
     assert loss_after("none") > 0.6
+
+
+def test_unknown_words_are_learned_from_words_that_are_dropped() -> None:
+    """The training text has no unknown word; without dropped ones its row would stay random."""
+    joined = random_texts(20)
+    for rate, is_learned in ((0.3, True), (0.0, False)):
+        model = build(word_dropout_rate=rate).train()
+        model.networks[0](*framed(joined)).square().sum().backward()  # type: ignore[no-untyped-call]
+        gradient = model.networks[0].words.weight.grad
+        assert gradient is not None
+        assert bool(gradient[UNKNOWN].any()) == is_learned

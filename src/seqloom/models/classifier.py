@@ -42,6 +42,7 @@ from seqloom.core.declaration import (
     TaskKind,
 )
 from seqloom.core.errors import ConfigError
+from seqloom.core.symbols import RESERVED, UNKNOWN
 from seqloom.models.cell_options import CellOptions
 from seqloom.models.elmo import frame
 from seqloom.nn.blocks import NoPositions
@@ -136,7 +137,7 @@ class ClassifierConfig(CellOptions):
     pooled_dropout_rate: float = Field(0.5, ge=0, lt=1)
     """Share of numbers dropped from pooled states, in training."""
     word_dropout_rate: float = Field(0.1, ge=0, lt=1)
-    """Share of words whose row is not read, in training."""
+    """Share of words that are read as unknown, in training: what an unknown word is has to be learned."""
     grams: int = Field(2, ge=0, le=5)
     """Neighbours in the longest n-gram that is weighed; 0 leaves the network alone."""
     gram_dropout_rate: float = Field(0.5, ge=0, lt=1)
@@ -399,8 +400,10 @@ class TextNetwork(nn.Module):
     ) -> tuple[Float[Tensor, "tokens width"], Packing]:
         packing = packing_of(lengths, ids.shape[1])
         words = pack(ids, packing)
+        if self.word_dropout.is_active:  # some words are read as unknown, so that unknown ones are read as usual
+            is_kept = self.word_dropout(self.words.weight.new_ones(len(words))) > 0
+            words = words.where(is_kept | (words < len(RESERVED)), UNKNOWN)
         x = self.words(words)  # [tokens, word width]
-        x = x * self.word_dropout(x.new_ones(len(x), 1))
         if self.letters is not None:
             x = torch.cat([x, self.letters(words)], 1)
         if self.sides is not None and segments is not None:
